@@ -1,0 +1,95 @@
+"""The house style: one colour scale for shares, colours and marks that also differ in grey, atomic saving."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from lab.files import write_bytes
+
+# Okabe & Ito (2008), told apart by the colour-blind; in this order also by their lightness.
+COLOURS = ["#0072B2", "#E69F00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
+MARKS = ["o", "s", "^", "D", "v", "P", "X", "*", "<"]
+LINES = ["-", "--", "-.", ":", (0, (3, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)), (0, (4, 2, 1, 2)), (0, (2, 2))]
+SHARES = "Blues"  # 0 is white, 1 is dark: the same order in grey
+DIFFERENCES = "RdBu_r"  # for signed values, always symmetric about 0
+
+plt.rcParams.update(
+    {
+        "figure.dpi": 100,
+        "savefig.dpi": 150,
+        "figure.constrained_layout.use": True,
+        "font.size": 10,
+        "axes.titlesize": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+        "lines.linewidth": 1.8,
+        "lines.markersize": 5,
+    }
+)
+
+
+def save(figure, path: Path, caption: str | None = None) -> None:
+    """Write the figure as PNG, whole or not at all, and close it; the caption stands below the picture."""
+    if caption:
+        figure.supxlabel(caption, fontsize=9, color="#444444", wrap=True)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    plt.close(figure)
+    write_bytes(path, buffer.getvalue())
+
+
+def heatmap(
+    axes: Axes,
+    values,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    numbers: bool = False,
+    scale: tuple[float, float] = (0.0, 1.0),
+    colours: str = SHARES,
+    form: str = "{:.2f}",
+):
+    """Cells with their symbols on the axes: values [rows, columns]. Returns the image, for one shared colour bar."""
+    image = axes.imshow(values, cmap=colours, vmin=scale[0], vmax=scale[1], aspect="equal")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(length=0)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if numbers:
+        for r, line in enumerate(values):
+            for c, value in enumerate(line):
+                red, green, blue, _ = image.cmap(image.norm(float(value)))
+                ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
+                axes.text(c, r, form.format(float(value)), ha="center", va="center", fontsize=8, color=ink)
+    return image
+
+
+def draw_training_curves(log: dict, path: Path) -> None:
+    """Loss (logarithmic) and accuracy by epoch, from a training_log.json."""
+    epochs = range(1, len(log["train_loss"]) + 1)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
+    for number, (name, label) in enumerate((("train", "training rows"), ("val", "validation rows"))):
+        style = {"color": COLOURS[number], "linestyle": LINES[number], "label": label}
+        left.plot(epochs, log[f"{name}_loss"], **style)
+        right.plot(epochs, log[f"{name}_acc"], **style)
+    left.set(xlabel="epoch", ylabel="loss (cross-entropy)", yscale="log")
+    right.set(xlabel="epoch", ylabel="accuracy", ylim=(-0.02, 1.02))
+    for axes in (left, right):
+        axes.axvline(log["best_epoch"], color="#999999", linewidth=1)
+        axes.legend(loc="center right")
+    save(
+        figure,
+        path,
+        f"Best validation at epoch {log['best_epoch']} (grey line); test accuracy {log['test_acc']:.2%} with its weights.",
+    )

@@ -1,0 +1,33 @@
+"""Intervals: how far a measured share or mean may be from the true one."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def wilson(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
+    """The 95% interval of a share (Wilson 1927): sound also at 0 and at 1, where the usual one has no width."""
+    if trials == 0:
+        return (0.0, 1.0)
+    share, spread = successes / trials, z * z / trials
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    low = 0.0 if successes == 0 else max(0.0, middle - half)
+    high = 1.0 if successes == trials else min(1.0, middle + half)
+    return (low, high)
+
+
+def bootstrap(samples: Tensor, resamples: int = 1000, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """The 95% bootstrap interval of the mean over dimension 0: samples [N, …] -> (low […], high […])."""
+    generator = torch.Generator().manual_seed(seed)
+    count = len(samples)
+    flat = samples.reshape(count, -1).double()
+    # How often each row is drawn, so that all resampled means are one matrix product.
+    draws = torch.randint(count, (resamples, count), generator=generator)
+    weights = torch.zeros(resamples, count, dtype=torch.double).scatter_add_(
+        1, draws, torch.ones(1, dtype=torch.double).expand_as(draws)
+    )
+    means = (weights @ flat / count).reshape(resamples, *samples.shape[1:])
+    low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=torch.double), dim=0)
+    return low, high

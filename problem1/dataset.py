@@ -1,0 +1,183 @@
+"""Addition as tokens: what a problem looks like to the model, and rows on disk as tensors.
+
+    347+159  ->  source [3,4,7,10,1,5,9]   target [0,5,0,6]   (the sum 0506)
+
+Tokens 0 to 9 are digits, 10 is +, 11 starts every answer, 12 pads. Start and padding are tokens of their own:
+a start token that were also a digit would give the first digit of the answer away, and a padding that were
+also the digit 0 would teach the model that zeros do not count.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.files import UserError, read_json
+from problem1 import generate_data
+from problem1.generate_data import PLUS, to_digits
+
+START, PAD, VOCAB_SIZE = 11, 12, 13
+SYMBOLS = [*"0123456789", "+", "<s>", "<pad>"]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Rows as tensors."""
+
+    sources: Tensor  # [N, 2·digits + 1]
+    targets: Tensor  # [N, digits + 1]
+
+    @property
+    def num_digits(self) -> int:
+        return self.targets.shape[1] - 1
+
+    def operands(self) -> tuple[Tensor, Tensor]:
+        """a and b as digits: each [N, digits]"""
+        return self.sources[:, : self.num_digits], self.sources[:, self.num_digits + 1 :]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def encode(a: Tensor, b: Tensor, num_digits: int) -> Sums:
+    """Numbers a and b [N] (up to 18 digits) as rows."""
+    plus = torch.full((len(a), 1), PLUS)
+    return Sums(
+        torch.cat([digits_of(a, num_digits), plus, digits_of(b, num_digits)], 1),
+        digits_of(a + b, num_digits + 1),
+    )
+
+
+def digits_of(numbers: Tensor, width: int) -> Tensor:
+    """[N] -> [N, width], most significant digit first"""
+    return numbers.unsqueeze(1) // 10 ** torch.arange(width - 1, -1, -1) % 10
+
+
+def encode_mixed(pairs: Iterable[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+    """Pairs of any lengths in one batch: sources [N, S], padded on the right, and their mask [N, 1, 1, S]."""
+    rows = [torch.tensor([*to_digits(a, 1), PLUS, *to_digits(b, 1)]) for a, b in pairs]
+    sources = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    return sources, (sources != PAD)[:, None, None, :]
+
+
+def every_pair(num_digits: int) -> Sums:
+    """All pairs of operands of exactly `num_digits` digits: 810,000 for three."""
+    numbers = torch.arange(10 ** (num_digits - 1), 10**num_digits)
+    return encode(numbers.repeat_interleave(len(numbers)), numbers.repeat(len(numbers)), num_digits)
+
+
+def carries(sums: Sums) -> Tensor:
+    """[N, digits] True where a column (most significant first) passes a carry on: 347+159 -> [F, F, T]... ones
+
+    347+159: 7+9=16 carries, 4+5+1=10 carries, 3+1+1=5 does not: [False, True, True].
+    """
+    a, b = sums.operands()
+    carry, out = torch.zeros(len(sums), dtype=torch.bool), []
+    for column in range(sums.num_digits - 1, -1, -1):
+        carry = a[:, column] + b[:, column] + carry >= 10
+        out.append(carry)
+    return torch.stack(out[::-1], dim=1)
+
+
+def longest_chain(carry: Tensor) -> Tensor:
+    """[N, digits] -> [N] the most neighbouring columns that all carry."""
+    run = longest = torch.zeros(len(carry), dtype=torch.long)
+    for column in carry.unbind(1):
+        run = (run + 1) * column
+        longest = torch.maximum(longest, run)
+    return longest
+
+
+def teacher_forced(sums: Sums) -> Tensor:
+    """What the decoder reads while it predicts `targets`: the start token, then all digits but the last."""
+    return torch.cat([torch.full_like(sums.targets[:, :1], START), sums.targets[:, :-1]], 1)
+
+
+def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Loss and exact match of each row: [B], [B].
+
+    One teacher-forced pass also tells what greedy decoding would answer: greedy is right on every digit exactly
+    when each digit's argmax is right given the right digits before it, because up to the first wrong digit the
+    two read the same prefix. So exact match needs no decoding loop.
+    """
+    sums = Sums(*batch)
+    logits = model(sums.sources, teacher_forced(sums))
+    losses = F.cross_entropy(logits.transpose(1, 2), sums.targets, reduction="none").mean(1)
+    return losses, (logits.argmax(-1) == sums.targets).all(1)
+
+
+def swap_operands(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """a+b or b+a, drawn anew for each row: the sum is the same, the rows twice as many."""
+    sums = Sums(*batch)
+    a, b = sums.operands()
+    swap = (torch.rand(len(sums), 1, generator=generator) < 0.5).to(a.device)
+    plus = sums.sources[:, sums.num_digits : sums.num_digits + 1]
+    return torch.cat([torch.where(swap, b, a), plus, torch.where(swap, a, b)], 1), sums.targets
+
+
+def load(data_dir: Path, name: str) -> Sums:
+    """data_dir/train.json (or val, test) as tensors, every row checked: a wrong sum would teach a wrong model."""
+    path = Path(data_dir) / f"{name}.json"
+    remedy = f"mend it, or make it anew with generate_data.py --output-dir {data_dir}."
+    rows = read_json(path, remedy)
+    if not isinstance(rows, list) or not rows:
+        raise UserError(f"{path} must hold a list of at least one row: {remedy}")
+    widths = None
+    for number, row in enumerate(rows, 1):
+        complaint = _complaint(row, widths)
+        if complaint:
+            raise UserError(f"{path}, row {number}: {complaint}; {remedy}")
+        widths = len(row["input"]), len(row["target"])
+    return Sums(torch.tensor([row["input"] for row in rows]), torch.tensor([row["target"] for row in rows]))
+
+
+def _complaint(row, widths: tuple[int, int] | None) -> str | None:
+    """None, or what is wrong with a row; `widths` are those of the row before."""
+    if not isinstance(row, dict) or not {"input", "target"} <= set(row):
+        return 'not of the form {"input": […], "target": […]}'
+    for key in ("input", "target"):
+        tokens = row[key]
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+            return f'"{key}" must be a list of whole numbers'
+        odd = [token for token in tokens if not 0 <= token <= 9 and not (key == "input" and token == PLUS)]
+        if odd:
+            return f'"{key}" holds {odd[0]}, which is not a digit'
+    source, target = row["input"], row["target"]
+    digits = len(source) // 2
+    if digits < 1 or source.count(PLUS) != 1 or len(source) != 2 * digits + 1 or source[digits] != PLUS:
+        return '"input" must be two operands of the same number of digits with one 10 (+) between them'
+    if widths is not None and widths[0] != len(source):
+        return f'"input" has {len(source)} tokens where the rows before have {widths[0]}'
+    a, b = (int("".join(map(str, part))) for part in (source[:digits], source[digits + 1 :]))
+    right = to_digits(a + b, digits + 1)
+    if target != right:
+        return f'"target" is {target}, but {a} + {b} is {right}'
+    return None
+
+
+def load_or_generate(data_dir: Path, seed_of_data: int = 641) -> dict[str, Sums]:
+    """train, val and test; where none of the three files exists they are made first (and that is said)."""
+    names = ("train", "val", "test")
+    if not any((Path(data_dir) / f"{name}.json").exists() for name in names):
+        print(f"no data in {data_dir} yet: generating it")
+        generate_data.generate(generate_data.Settings(seed=seed_of_data, output_dir=Path(data_dir)))
+    sums = {name: load(data_dir, name) for name in names}
+    for name in names[1:]:
+        if sums[name].num_digits != sums["train"].num_digits:
+            raise UserError(
+                f"{data_dir}: {name}.json has operands of {sums[name].num_digits} digits, train.json of "
+                f"{sums['train'].num_digits}; make all three anew with generate_data.py --output-dir {data_dir}."
+            )
+    return sums
+
+
+def seen_in(sums: Sums, trained: Sums) -> Tensor:
+    """[N] True where a pair stands in `trained`, in this order of operands."""
+    rows = {tuple(row) for row in trained.sources.tolist()}
+    return torch.tensor([tuple(row) in rows for row in sums.sources.tolist()])

@@ -1,0 +1,95 @@
+"""Train the transformer on addition: results/best_model.pth, training_log.json, training_curves.png.
+
+    python problem1/train.py                                # data is made if it is missing; about a minute
+    python problem1/train.py --epochs 5 --output-dir try    # a short try elsewhere
+    python problem1/train.py --resume                       # go on where a stopped run was
+    torchrun --nproc_per_node=2 problem1/train.py           # several processes, each a share of every batch
+
+Accuracy is exact match: the whole answer right, first digit included.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import parallel
+from lab.files import UserError
+from lab.settings import as_plain, parse, run, setting
+from lab.training import Recipe, Task, train
+from problem1.dataset import VOCAB_SIZE, load_or_generate, score, seen_in, swap_operands
+from problem1.model import Seq2SeqTransformer
+
+HERE = Path(__file__).resolve().parent
+KIND = "problem1/digits"
+
+
+@dataclass(frozen=True)
+class Settings:
+    data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
+    output_dir: Path = setting(HERE / "results", "folder for checkpoints, log and curves", metavar="DIR")
+    batch_size: int = setting(128, "rows in a step", minimum=1)
+    epochs: int = setting(64, "passes over the training rows", minimum=1)
+    lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=0)
+    d_model: int = setting(64, "width of the model", minimum=1, maximum=8192)
+    num_heads: int = setting(4, "attention heads in each attention", minimum=1, maximum=8192)
+    num_layers: int = setting(2, "layers of the encoder, and of the decoder", minimum=1, maximum=64)
+    d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1, maximum=65536)
+    dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
+    weight_decay: float = setting(0.5, "AdamW's pull of the weights towards zero", minimum=0)
+    device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
+    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
+    resume: bool = setting(False, "go on after the last finished epoch of an interrupted run")
+
+
+def build(settings: Settings, num_digits: int) -> Seq2SeqTransformer:
+    layers, longest = settings.num_layers, 2 * num_digits + 2
+    return Seq2SeqTransformer(
+        VOCAB_SIZE,
+        settings.d_model,
+        settings.num_heads,
+        layers,
+        layers,
+        settings.d_ff,
+        settings.dropout,
+        longest,
+    )
+
+
+def main(settings: Settings) -> None:
+    device = parallel.start(settings.device)
+    if settings.d_model % settings.num_heads:
+        raise UserError(
+            f"--d-model {settings.d_model} cannot be shared among --num-heads {settings.num_heads} heads: "
+            "choose a multiple."
+        )
+    with parallel.lead_first():
+        rows = load_or_generate(settings.data_dir)
+    num_digits = rows["train"].num_digits
+    torch.manual_seed(settings.seed)
+    model = build(settings, num_digits).to(device)
+    task = Task(KIND, *((sums.sources, sums.targets) for sums in rows.values()), score, swap_operands)
+    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
+    log = train(
+        model,
+        task,
+        recipe,
+        as_plain(settings) | {"num_digits": num_digits},
+        settings.output_dir,
+        settings.seed,
+        settings.resume,
+    )
+    if parallel.rank() == 0:
+        new = (~seen_in(rows["test"], rows["train"])).sum().item()
+        print(
+            f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right ({new:,} of them not among the "
+            f"training pairs); {log['seconds']:.0f} s; everything is in {settings.output_dir}"
+        )
+    parallel.stop()
+
+
+if __name__ == "__main__":
+    run(lambda: main(parse(Settings, __doc__)))
