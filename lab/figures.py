@@ -88,8 +88,5 @@ def draw_training_curves(log: dict, path: Path) -> None:
     for axes in (left, right):
         axes.axvline(log["best_epoch"], color="#999999", linewidth=1)
         axes.legend(loc="center right")
-    save(
-        figure,
-        path,
-        f"Best validation at epoch {log['best_epoch']} (grey line); test accuracy {log['test_acc']:.2%} with its weights.",
-    )
+    best, accuracy = log["best_epoch"], log["test_acc"]
+    save(figure, path, f"Best validation at epoch {best} (grey line); test accuracy with its weights: {accuracy:.2%}.")
