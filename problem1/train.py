@@ -16,9 +16,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import parallel
+from lab import checkpoint, parallel
 from lab.files import UserError
-from lab.settings import as_plain, parse, run, setting
+from lab.settings import as_plain, from_plain, parse, run, setting
 from lab.training import Recipe, Task, train
 from problem1.dataset import VOCAB_SIZE, load_or_generate, score, seen_in, swap_operands
 from problem1.model import Seq2SeqTransformer
@@ -57,6 +57,17 @@ def build(settings: Settings, num_digits: int) -> Seq2SeqTransformer:
         settings.dropout,
         longest,
     )
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[Seq2SeqTransformer, Settings, int]:
+    """A checkpoint's model, ready to be asked, its settings and the digits of its operands."""
+    loaded = checkpoint.load(path, KIND)
+    settings = from_plain(Settings, loaded["settings"], str(path))
+    num_digits = loaded["settings"].get("num_digits")
+    if type(num_digits) is not int or not 1 <= num_digits <= 100 or settings.d_model % settings.num_heads:
+        raise UserError(f"{path} has settings of which no model can be built: {checkpoint.REMEDY}")
+    model = checkpoint.rebuild(lambda: build(settings, num_digits), loaded["model"], path)
+    return model.to(device).eval(), settings, num_digits
 
 
 def main(settings: Settings) -> None:
