@@ -26,6 +26,7 @@ class Limits:
     maximum: float | None = None
     choices: tuple | None = None
     metavar: str | None = None
+    positional: bool = False
 
     def complaint(self, value) -> str | None:
         """None, or what is wrong with `value` as the end of a sentence: 'must be at least 1'."""
@@ -42,9 +43,9 @@ class Limits:
         return None
 
 
-def setting(default, help, minimum=None, maximum=None, choices=None, metavar=None):
-    """A dataclass field that is a flag as well."""
-    return field(default=default, metadata={"limits": Limits(help, minimum, maximum, choices, metavar)})
+def setting(default, help, minimum=None, maximum=None, choices=None, metavar=None, positional=False):
+    """A dataclass field that is a flag as well; a `positional` tuple takes the words that belong to no flag."""
+    return field(default=default, metadata={"limits": Limits(help, minimum, maximum, choices, metavar, positional)})
 
 
 def parse(cls, description: str, argv: list[str] | None = None):
@@ -55,6 +56,13 @@ def parse(cls, description: str, argv: list[str] | None = None):
     for item in fields(cls):
         _add_flag(parser, item)
     return cls(**vars(parser.parse_args(argv)))
+
+
+def peek(name: str, argv: list[str] | None = None) -> str | None:
+    """The value of one flag, before the rest is looked at: for a script that hands over to one of several."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{name}")
+    return getattr(parser.parse_known_args(argv)[0], name)
 
 
 def _add_flag(parser: argparse.ArgumentParser, item) -> None:
@@ -77,6 +85,9 @@ def _add_flag(parser: argparse.ArgumentParser, item) -> None:
             raise argparse.ArgumentTypeError(f"{text} {complaint}")
         return value
 
+    if limits.positional:
+        parser.add_argument(item.name, type=convert, nargs="*", default=[], metavar=limits.metavar, help=limits.help)
+        return
     shown = "" if item.default in (None, ()) else f" (default: {_shown(item.default)})"
     parser.add_argument(
         flag,

@@ -51,6 +51,7 @@ class Recipe:
     weight_decay: float = 0.5
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
+    epoch_rows: int | None = None  # rows drawn for an epoch, where that is not all of them
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of step 0, 1, … of `steps`."""
@@ -112,7 +113,8 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
     lead, device = parallel.rank() == 0, next(model.parameters()).device
     train_rows = tuple(tensor.to(device) for tensor in task.train)
     count = len(train_rows[0])
-    per_epoch = math.ceil(count / recipe.batch_size)
+    drawn = min(recipe.epoch_rows or count, count)
+    per_epoch = math.ceil(drawn / recipe.batch_size)
     steps = per_epoch * recipe.epochs
     optimizer = _optimizer(model, recipe)
     log = {"train_loss": [], "train_acc": [], "val_loss": [], "val_acc": [], "best_epoch": 0, "seconds": 0.0}
@@ -133,7 +135,7 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
         torch.manual_seed((seed * 1_000_003 + epoch) * 64 + parallel.rank())  # dropout: its own in each process
         model.train()
         sums = torch.zeros(2, device=device)
-        for number, index in enumerate(torch.randperm(count, generator=generator).split(recipe.batch_size)):
+        for number, index in enumerate(torch.randperm(count, generator=generator)[:drawn].split(recipe.batch_size)):
             step = epoch * per_epoch + number
             # Every process draws the whole batch, so that all agree on it, and trains on its share of the rows.
             batch = task.augment(take(train_rows, index.to(device), device), generator)
@@ -158,7 +160,7 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
                 loss, accuracy = (sums / seen).tolist()
                 last = f", val {log['val_acc'][-1]:.2%}" if log["val_acc"] else ""
                 bar.set_postfix_str(f"epoch {epoch + 1}, loss {loss:.4f}, exact {accuracy:.2%}{last}", refresh=False)
-        train_loss, train_acc = (parallel.total(sums) / count).tolist()
+        train_loss, train_acc = (parallel.total(sums) / drawn).tolist()
         val_loss, val_acc = evaluate(model, task.val, task.score)
         for name, value in zip(
             ("train_loss", "train_acc", "val_loss", "val_acc"),
