@@ -73,9 +73,9 @@ def every_pair(num_digits: int) -> Sums:
 
 
 def carries(sums: Sums) -> Tensor:
-    """[N, digits] True where a column (most significant first) passes a carry on: 347+159 -> [F, F, T]... ones
+    """[N, digits] True where a column, most significant first, passes a carry on.
 
-    347+159: 7+9=16 carries, 4+5+1=10 carries, 3+1+1=5 does not: [False, True, True].
+    347+159: 7+9 = 16 carries, 4+5+1 = 10 carries, 3+1+1 = 5 does not: [False, True, True].
     """
     a, b = sums.operands()
     carry, out = torch.zeros(len(sums), dtype=torch.bool), []
@@ -178,6 +178,9 @@ def load_or_generate(data_dir: Path, seed_of_data: int = 641) -> dict[str, Sums]
 
 
 def seen_in(sums: Sums, trained: Sums) -> Tensor:
-    """[N] True where a pair stands in `trained`, in this order of operands."""
-    rows = {tuple(row) for row in trained.sources.tolist()}
-    return torch.tensor([tuple(row) in rows for row in sums.sources.tolist()])
+    """[N] True where a pair stands in `trained`, in either order: training swaps operands at random."""
+    a, b = trained.operands()
+    rows = {(*x, *y) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
+    rows |= {(*y, *x) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
+    asked = torch.cat(sums.operands(), 1).tolist()
+    return torch.tensor([tuple(row) in rows for row in asked])

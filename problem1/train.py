@@ -94,10 +94,10 @@ def main(settings: Settings) -> None:
         settings.resume,
     )
     if parallel.rank() == 0:
-        new = (~seen_in(rows["test"], rows["train"])).sum().item()
+        known = seen_in(rows["test"], rows["train"]).sum().item()
         print(
-            f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right ({new:,} of them not among the "
-            f"training pairs); {log['seconds']:.0f} s; everything is in {settings.output_dir}"
+            f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right ({known} of them were training pairs, "
+            f"in this or the other order); {log['seconds']:.0f} s; everything is in {settings.output_dir}"
         )
     parallel.stop()
 

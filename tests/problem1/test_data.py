@@ -1,0 +1,138 @@
+"""The rows are the course's rows, other sizes work, and what is wrong in a file is found and named."""
+
+import hashlib
+import json
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.files import UserError
+from problem1.dataset import Sums, carries, digits_of, encode, every_pair, load, longest_chain, seen_in, swap_operands
+from problem1.generate_data import make_rows, write_rows
+
+
+def digest(rows) -> str:
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def test_default_files_have_the_contract_digests(script, tmp_path):
+    result = script("problem1/generate_data.py", "--output-dir", "data")
+    assert result.returncode == 0, result.stderr
+    found = {
+        name: digest(json.loads((tmp_path / f"data/{name}.json").read_text())) for name in ("train", "val", "test")
+    }
+    assert found == {"train": "25d38dcf7bba9b2a", "val": "c3bfe9078e880005", "test": "b80bf64532333431"}
+    assert "25 of the 2,000 pairs in test.json also stand in train.json" in result.stdout
+
+
+@pytest.mark.parametrize("num_digits", [1, 2, 5, 12, 30])
+def test_other_numbers_of_digits(num_digits):
+    rows = make_rows(num_digits, 40, seed=3)
+    for row in rows:
+        digits = row["input"]
+        a, b = (int("".join(map(str, part))) for part in (digits[:num_digits], digits[num_digits + 1 :]))
+        assert digits[num_digits] == 10 and len(str(a)) == len(str(b)) == num_digits
+        assert row["target"] == [int(digit) for digit in str(a + b).zfill(num_digits + 1)]
+    assert len({tuple(row["input"]) for row in rows}) == 40
+
+
+def test_all_one_digit_pairs_exist_and_no_more():
+    assert len(make_rows(1, 81, seed=0)) == 81
+    with pytest.raises(UserError, match=r"82 different pairs of 1-digit numbers do not exist, only 81"):
+        make_rows(1, 82, seed=0)
+
+
+def test_generator_refuses_what_cannot_be(refused, tmp_path):
+    refused("problem1/generate_data.py", "--num-digits", 1, "--output-dir", "data", words=["10,000", "only 81"])
+    refused("problem1/generate_data.py", "--train-size", -5, words=["--train-size", "at least 1"])
+    refused("problem1/generate_data.py", "--num-digits", "three", words=["--num-digits", "whole number"])
+    assert not (tmp_path / "data/train.json").exists()
+
+
+@given(st.lists(st.tuples(st.integers(100, 999), st.integers(100, 999)), min_size=1, max_size=20))
+def test_tensors_hold_the_same_sums_as_python(pairs):
+    sums = encode(torch.tensor([a for a, _ in pairs]), torch.tensor([b for _, b in pairs]), 3)
+    for row, (a, b) in enumerate(pairs):
+        assert sums.sources[row].tolist() == [*map(int, str(a)), 10, *map(int, str(b))]
+        assert sums.targets[row].tolist() == [*map(int, str(a + b).zfill(4))]
+
+
+@given(st.integers(0, 10**12 - 1))
+def test_digits_of(number):
+    assert digits_of(torch.tensor([number]), 12)[0].tolist() == [*map(int, str(number).zfill(12))]
+
+
+def test_every_pair_is_there_once():
+    sums = every_pair(2)
+    assert len(sums) == 8100 and len(sums.sources.unique(dim=0)) == 8100
+
+
+def test_carries_and_chains_of_worked_examples():
+    pairs = [(347, 159), (445, 555), (999, 101), (123, 456), (905, 905)]
+    sums = encode(torch.tensor([a for a, _ in pairs]), torch.tensor([b for _, b in pairs]), 3)
+    expected = [[0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0], [1, 0, 1]]
+    assert carries(sums).int().tolist() == expected
+    assert longest_chain(carries(sums)).tolist() == [2, 3, 3, 0, 1]
+
+
+def test_swapping_operands_keeps_every_sum():
+    sums = every_pair(2)
+    sources, targets = swap_operands((sums.sources, sums.targets), torch.Generator().manual_seed(0))
+    a, b = Sums(sources, targets).operands()
+    tens = torch.tensor([10, 1])
+    assert torch.equal(((a + b) * tens).sum(1), (targets * torch.tensor([100, 10, 1])).sum(1))
+    assert 0.4 < (sources != sums.sources).any(1).float().mean() < 0.5  # half of them, but 1 in 90 is a + a
+
+
+def test_pairs_seen_in_training_count_in_either_order():
+    trained = encode(torch.tensor([12, 30]), torch.tensor([34, 40]), 2)
+    asked = encode(torch.tensor([12, 34, 40, 12]), torch.tensor([34, 12, 30, 35]), 2)
+    assert seen_in(asked, trained).tolist() == [True, True, True, False]
+
+
+GOOD = {"input": [3, 4, 7, 10, 1, 5, 9], "target": [0, 5, 0, 6]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "not valid JSON"),
+        ("[{", "not valid JSON"),
+        ("[]", "at least one row"),
+        ('{"input": []}', "list of at least one row"),
+        (json.dumps([GOOD, {"input": GOOD["input"]}]), "row 2"),
+        (json.dumps([GOOD, "347+159"]), "row 2"),
+        (json.dumps([{**GOOD, "input": [3, 4, 12, 10, 1, 5, 9]}]), "holds 12"),
+        (json.dumps([{**GOOD, "input": [3, 4, -7, 10, 1, 5, 9]}]), "holds -7"),
+        (json.dumps([{**GOOD, "input": [3, 4, 7.0, 10, 1, 5, 9]}]), "whole numbers"),
+        (json.dumps([{**GOOD, "input": [3, 4, True, 10, 1, 5, 9]}]), "whole numbers"),
+        (json.dumps([{**GOOD, "target": [0, 5, 0, 7]}]), r"347 \+ 159 is \[0, 5, 0, 6\]"),
+        (json.dumps([{**GOOD, "target": [5, 0, 6]}]), r"347 \+ 159 is \[0, 5, 0, 6\]"),
+        (json.dumps([{**GOOD, "input": [3, 4, 10, 1, 5, 9]}]), "same number of digits"),
+        (json.dumps([{**GOOD, "input": [10, 4, 10]}]), "one 10"),
+        (json.dumps([{**GOOD, "input": [10]}]), "one 10"),
+        (json.dumps([GOOD, {"input": [1, 10, 2], "target": [0, 3]}]), "3 tokens where the rows before have 7"),
+        ("[" * 100_000, "JSON"),
+    ],
+)
+def test_malformed_rows_are_named(tmp_path, content, words):
+    (tmp_path / "train.json").write_text(content)
+    with pytest.raises(UserError, match=words) as refusal:
+        load(tmp_path, "train")
+    assert str(tmp_path / "train.json") in str(refusal.value) and "generate_data.py" in str(refusal.value)
+
+
+def test_truncated_and_binary_files_are_named(tmp_path):
+    write_rows(tmp_path / "train.json", make_rows(3, 50, 0))
+    content = (tmp_path / "train.json").read_bytes()
+    source = random.Random(0)
+    for cut in source.sample(range(len(content) - 2), 20):
+        (tmp_path / "train.json").write_bytes(content[:cut])
+        with pytest.raises(UserError, match=r"train\.json"):
+            load(tmp_path, "train")
+    (tmp_path / "train.json").write_bytes(bytes(range(256)))
+    with pytest.raises(UserError, match="UTF-8"):
+        load(tmp_path, "train")
