@@ -55,7 +55,8 @@ def parse(cls, description: str, argv: list[str] | None = None):
     )
     for item in fields(cls):
         _add_flag(parser, item)
-    return cls(**vars(parser.parse_args(argv)))
+    given = vars(parser.parse_args(argv))
+    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def peek(name: str, argv: list[str] | None = None) -> str | None:

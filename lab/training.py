@@ -70,7 +70,7 @@ def evaluate(model: nn.Module, rows: Batch, score, batch_size: int = 2048) -> tu
     for index in parallel.share(torch.arange(len(rows[0]))).split(batch_size):
         losses, right = score(model, take(rows, index, device))
         sums += torch.stack([losses.cpu().double().sum(), right.cpu().double().sum()])
-    loss, accuracy = (parallel.total(sums.to(device, torch.float)).double() / len(rows[0])).tolist()
+    loss, accuracy = (parallel.total(sums.to(device, torch.float)).cpu().double() / len(rows[0])).tolist()
     return loss, accuracy
 
 

@@ -1,0 +1,96 @@
+"""Nothing on disk is ever torn, and what cannot be read or written is named."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.files import UserError, only_one, read_json, write_bytes, write_json
+
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_json_comes_back_as_it_went(tmp_path_factory, value):
+    path = tmp_path_factory.mktemp("json") / "value.json"
+    write_json(path, value)
+    assert read_json(path, "") == json.loads(json.dumps(value))
+
+
+def test_lists_of_numbers_stay_on_one_line(tmp_path):
+    write_json(tmp_path / "log.json", {"loss": [0.1] * 200, "nested": {"rows": [[1, 2], [3, 4]]}})
+    text = (tmp_path / "log.json").read_text()
+    assert text.count("\n") < 12 and json.loads(text)["nested"]["rows"] == [[1, 2], [3, 4]]
+
+
+def test_nan_is_refused(tmp_path):
+    with pytest.raises(ValueError):
+        write_json(tmp_path / "log.json", {"loss": float("nan")})
+    assert not (tmp_path / "log.json").exists()
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_bytes(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"file cannot be written \(No space left on device\).*--output-dir"):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "results").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_bytes(tmp_path / "results/log.json", b"")
+    with (
+        pytest.raises(UserError, match="cannot be used as output folder"),
+        only_one(tmp_path / "results", "a training"),
+    ):
+        pass
+
+
+def test_json_that_is_missing_or_broken(tmp_path):
+    with pytest.raises(UserError, match=r"none\.json does not exist: make it"):
+        read_json(tmp_path / "none.json", "make it")
+    (tmp_path / "bad.json").write_text('{"a": [1,\n2,,3]}')
+    with pytest.raises(UserError, match=r"line 2, column 3"):
+        read_json(tmp_path / "bad.json", "make it")
+    (tmp_path / "dir.json").mkdir()
+    with pytest.raises(UserError, match="cannot be read"):
+        read_json(tmp_path / "dir.json", "make it")
+
+
+def test_a_folder_in_use_is_refused_and_a_killed_process_lets_go(tmp_path):
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time\nfrom pathlib import Path\nfrom lab.files import only_one\n"
+            "with only_one(Path(sys.argv[1]), 'a training'):\n    print('held', flush=True)\n    time.sleep(60)",
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match="in use"), only_one(tmp_path, "a training"):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    with only_one(tmp_path, "a training"):
+        pass

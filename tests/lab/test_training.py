@@ -1,0 +1,178 @@
+"""The loop: the right share of every batch, the right schedule, the best epoch kept, and no word lost when killed."""
+
+import itertools
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from lab import checkpoint, parallel
+from lab.files import UserError
+from lab.training import Recipe, Task, _is_best, evaluate, train
+
+
+def score(model, batch):
+    """Regression on one number; right is nearer than 0.5."""
+    x, y = batch
+    error = model(x).squeeze(-1) - y
+    return error.square(), error.abs() < 0.5
+
+
+def a_task(rows=50, seed=0, **changes) -> Task:
+    x = torch.randn(rows, 3, generator=torch.Generator().manual_seed(seed))
+    parts = {name: (x, x.sum(1)) for name in ("train", "val", "test")}
+    return Task(**{"kind": "toy", "score": score, **parts, **changes})
+
+
+def run(tmp_path, task=None, epochs=3, resume=False, lr=1e-2, **settings):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+    recipe = Recipe(epochs, 8, lr, warmup_steps=3)
+    log = train(model, task or a_task(), recipe, {"seed": 5, **settings}, tmp_path, 5, resume)
+    return model, log
+
+
+def test_log_holds_what_the_contract_says(tmp_path):
+    run(tmp_path)
+    log = json.loads((tmp_path / "training_log.json").read_text())
+    for name in ("train_loss", "train_acc", "val_loss", "val_acc"):
+        assert len(log[name]) == 3 and all(isinstance(value, float) for value in log[name])
+    assert isinstance(log["test_loss"], float) and 0 <= log["test_acc"] <= 1
+    assert log["seed"] == 5 and log["config"]["seed"] == 5 and log["seconds"] > 0
+    assert {"torch", "numpy", "python"} <= set(log["versions"]) and "lab/training.py" in log["code"]
+    assert (tmp_path / "training_curves.png").read_bytes().startswith(b"\x89PNG")
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+
+
+def test_same_seed_same_bits_and_another_seed_others(tmp_path):
+    first, second = run(tmp_path / "a")[0], run(tmp_path / "b")[0]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    torch.manual_seed(0)
+    other = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+    train(other, a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 6}, tmp_path / "c", 6, False)
+    assert not torch.equal(first[0].weight, other[0].weight)
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 4])
+def test_stopped_and_resumed_is_the_same_to_the_bit(tmp_path, stop_after):
+    whole, whole_log = run(tmp_path / "whole", epochs=5)
+    calls = 0
+
+    def dies(model, batch):
+        nonlocal calls
+        calls += model.training
+        if calls > stop_after * 7 + 3:  # 7 batches an epoch: in the middle of the next
+            raise KeyboardInterrupt
+        return score(model, batch)
+
+    with pytest.raises(UserError, match="--resume"):
+        run(tmp_path / "parts", a_task(score=dies), epochs=5)
+    parts, parts_log = run(tmp_path / "parts", epochs=5, resume=True)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), parts.parameters(), strict=True))
+    for name in ("train_loss", "val_loss", "val_acc", "test_loss", "best_epoch"):
+        assert whole_log[name] == parts_log[name]
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
+    _, first = run(tmp_path)
+    _, second = run(tmp_path, resume=True)
+    assert first["val_loss"] == second["val_loss"] and first["test_loss"] == second["test_loss"]
+
+
+def test_resume_refuses_other_settings_and_other_rows(tmp_path):
+    run(tmp_path, width=8)
+    with pytest.raises(UserError, match=r"trained with width = 8, not 9"):
+        run(tmp_path, resume=True, width=9)
+    with pytest.raises(UserError, match=r"trained with data ="):
+        run(tmp_path, a_task(seed=1), resume=True, width=8)
+
+
+def test_resume_with_nothing_there_starts(tmp_path, capsys):
+    run(tmp_path, resume=True)
+    assert "starting from the beginning" in capsys.readouterr().out
+
+
+def test_resume_from_an_incomplete_file(tmp_path):
+    run(tmp_path)
+    saved = checkpoint.load(tmp_path / "last.pth", "toy")
+    del saved["optimizer"]
+    checkpoint.save(tmp_path / "last.pth", saved)
+    with pytest.raises(UserError, match=r"last\.pth is not complete"):
+        run(tmp_path, resume=True)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+    calls = 0
+
+    def explodes(model, batch):
+        nonlocal calls
+        calls += model.training
+        losses, right = score(model, batch)
+        return losses * (math.nan if calls > 10 else 1), right
+
+    with pytest.raises(UserError, match=r"no longer finite \(epoch 2, step 11 of 21\).*lower --lr"):
+        run(tmp_path, a_task(score=explodes))
+    for name in ("best_model.pth", "last.pth"):
+        weights = checkpoint.load(tmp_path / name, "toy")["model"]
+        assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+def test_best_is_the_highest_accuracy_then_the_lowest_loss():
+    def best(accuracies, losses):
+        return _is_best({"val_acc": accuracies, "val_loss": losses})
+
+    assert best([0.5], [1.0])
+    assert best([0.5, 0.6], [1.0, 2.0]) and not best([0.6, 0.5], [2.0, 1.0])
+    assert best([1.0, 1.0], [0.2, 0.1]) and not best([1.0, 1.0], [0.1, 0.1])
+
+
+def test_the_best_weights_are_the_ones_kept_and_scored(tmp_path):
+    _, log = run(tmp_path, epochs=6, lr=0.5)  # so large that the last epoch need not be the best
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+    saved = checkpoint.load(tmp_path / "best_model.pth", "toy")
+    checkpoint.rebuild(lambda: model, saved["model"], "x")
+    model.load_state_dict(saved["model"])
+    assert saved["epoch"] == log["best_epoch"] and saved["val_acc"] == max(log["val_acc"])
+    loss, accuracy = evaluate(model, a_task().test, score)
+    assert loss == pytest.approx(log["test_loss"]) and accuracy == log["test_acc"]
+
+
+def test_warm_up_and_cosine():
+    recipe = Recipe(10, 32, 1e-3, warmup_steps=10)
+    rates = [recipe.lr_at(step, 200) for step in range(200)]
+    assert rates[0] == pytest.approx(1e-4) and rates[9] == pytest.approx(1e-3) == max(rates)
+    assert all(a > b for a, b in itertools.pairwise(rates[10:])) and rates[-1] < 1e-6
+    assert all(rate > 0 for rate in (Recipe(1, 8, 1e-3).lr_at(step, 1) for step in range(1)))
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 50, 1000])
+def test_evaluation_does_not_depend_on_the_batch(batch_size):
+    torch.manual_seed(0)
+    model, task = nn.Linear(3, 1), a_task()
+    loss, accuracy = evaluate(model, task.val, score, batch_size)
+    losses, right = score(model, task.val)
+    assert loss == pytest.approx(losses.mean().item(), rel=1e-6) and accuracy == right.sum().item() / 50
+
+
+def test_weight_decay_spares_vectors():
+    from lab.training import _optimizer
+
+    groups = _optimizer(nn.Linear(3, 2), Recipe(1, 8, 1e-3)).param_groups
+    assert [len(group["params"]) for group in groups] == [1, 1]
+    assert groups[0]["weight_decay"] == 0.5 and groups[1]["weight_decay"] == 0.0
+
+
+def test_impossible_devices():
+    with pytest.raises(UserError, match="--device quantum"):
+        parallel.start("quantum")
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="--device cuda"):
+            parallel.start("cuda")
+
+
+def test_a_model_of_another_shape_is_not_resumed(tmp_path):
+    run(tmp_path)
+    with pytest.raises(UserError, match=r"last\.pth"):
+        train(nn.Linear(3, 1), a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 5}, tmp_path, 5, True)
