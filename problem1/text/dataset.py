@@ -1,0 +1,237 @@
+"""Addition as text: sums of whole numbers of 1 to 13 digits, as characters and as columns.
+
+    input  "123 + 4567 = "     answer "4690"        at most 32 characters of input
+
+For the classic position schemes a sum is the row of its characters, and the answer is written either way round:
+"plain" (4690, most significant digit first) or "reversed" (0964), the order in which carries travel.
+For `places` the operands stand one below the other, as at school, the units first, a blank where a number has ended:
+
+    place       0  1  2  3  4  5
+    operands    3  2  1  ␣  ␣  ␣
+                7  6  5  4  ␣  ␣
+    answer      0  9  6  4  </s>
+
+Rows stay decimal strings as long as possible: they have no length limit and can be read.
+"""
+
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.files import UserError, only_one, read_json, write_text
+
+SYMBOLS = [*"0123456789", "+", "=", " ", "<s>", "</s>", "<pad>"]
+BLANK, START, END, PAD, VOCAB_SIZE = 12, 13, 14, 15, len(SYMBOLS)
+CODES = np.zeros(128, dtype=np.int64)  # character -> token
+for _token, _symbol in enumerate(SYMBOLS):
+    if len(_symbol) == 1:
+        CODES[ord(_symbol)] = _token
+
+MAX_DIGITS = 13
+MAX_CHARACTERS = 32  # 13 + 13 digits, " + " and " = "
+SIZES = {"train": 100_000, "val": 2_000, "test": 10_000}
+SEED_OF_DATA = 641
+
+Pairs = list[tuple[str, str]]  # operands as decimal strings without leading zeros
+
+
+# --- whole numbers and text --------------------------------------------------------------------------------------
+
+
+CHUNK = 4000  # Python refuses to convert more than 4300 digits at once
+BASE = 10**CHUNK
+
+
+def to_text(number: int) -> str:
+    """506 -> "506", for numbers of any length."""
+    chunks = []
+    while number >= BASE:
+        number, low = divmod(number, BASE)
+        chunks.append(str(low).zfill(CHUNK))
+    return str(number) + "".join(reversed(chunks))
+
+
+def to_number(text: str) -> int:
+    """ "506" -> 506, for texts of any length."""
+    head = len(text) % CHUNK
+    number = int(text[:head] or "0")
+    for start in range(head, len(text), CHUNK):
+        number = number * BASE + int(text[start : start + CHUNK])
+    return number
+
+
+def right_answer(pair: tuple[str, str]) -> str:
+    """What Python says: the standard that every model is measured by."""
+    return to_text(to_number(pair[0]) + to_number(pair[1]))
+
+
+def to_input(pair: tuple[str, str]) -> str:
+    """("123", "4567") -> "123 + 4567 = " """
+    return f"{pair[0]} + {pair[1]} = "
+
+
+# --- rows on disk ------------------------------------------------------------------------------------------------
+
+
+def draw_pairs(sizes: dict[str, int], seed: int, max_digits: int = MAX_DIGITS) -> dict[str, Pairs]:
+    """Disjoint sets of sums. Lengths are drawn evenly and independently, so most pairs are unequal.
+
+    No two of all the sums have the same operands, in either order: they are drawn as one set, mixed and cut up.
+    """
+    source, seen, pairs = random.Random(seed), set(), []
+    while len(pairs) < sum(sizes.values()):
+        a, b = (_draw_number(source, max_digits) for _ in range(2))
+        if (a, b) not in seen:
+            seen |= {(a, b), (b, a)}
+            pairs.append((str(a), str(b)))
+    source.shuffle(pairs)
+    parts, start = {}, 0
+    for name, size in sizes.items():
+        parts[name], start = pairs[start : start + size], start + size
+    return parts
+
+
+def _draw_number(source: random.Random, max_digits: int) -> int:
+    """Its number of digits first, then one of the numbers with so many: zero is one of those with one digit."""
+    digits = source.randint(1, max_digits)
+    return source.randrange(0 if digits == 1 else 10 ** (digits - 1), 10**digits)
+
+
+def load_or_generate(data_dir: Path, sizes: dict[str, int] = SIZES, max_digits: int = MAX_DIGITS) -> dict[str, Pairs]:
+    """train, val and test; where none of the three files exists they are made first (and that is said)."""
+    paths = {name: Path(data_dir) / f"{name}.json" for name in SIZES}
+    if not any(path.exists() for path in paths.values()):
+        print(f"no data in {data_dir} yet: generating it")
+        with only_one(data_dir, "a script that writes data"):
+            for name, pairs in draw_pairs(sizes, SEED_OF_DATA, max_digits).items():
+                rows = [json.dumps({"input": to_input(pair), "target": right_answer(pair)}) for pair in pairs]
+                write_text(paths[name], "[\n" + ",\n".join(rows) + "\n]\n")
+    parts = {name: load(path) for name, path in paths.items()}
+    trained = set(parts["train"]) | {(b, a) for a, b in parts["train"]}
+    for name in ("val", "test"):
+        shared = trained.intersection(parts[name])
+        if shared:
+            a, b = min(shared)
+            raise UserError(
+                f"{paths[name]} holds {a} + {b}, which train.json holds too: remove the folder {data_dir}, "
+                "and all three files are made anew."
+            )
+    return parts
+
+
+ROW = re.compile(r"(0|[1-9][0-9]*) \+ (0|[1-9][0-9]*) = ")
+
+
+def load(path: Path) -> Pairs:
+    """The sums of one file, every row checked: a wrong sum would teach a wrong model."""
+    remedy = f"mend it, or remove the folder {Path(path).parent}, and it is made anew."
+    rows = read_json(path, remedy)
+    if not isinstance(rows, list) or not rows:
+        raise UserError(f"{path} must hold a list of at least one row: {remedy}")
+    pairs = []
+    for number, row in enumerate(rows, 1):
+        complaint = _complaint(row)
+        if complaint:
+            raise UserError(f"{path}, row {number}: {complaint}; {remedy}")
+        pairs.append(ROW.fullmatch(row["input"]).groups())
+    return pairs
+
+
+def _complaint(row) -> str | None:
+    if not isinstance(row, dict) or not isinstance(row.get("input"), str) or not isinstance(row.get("target"), str):
+        return 'not of the form {"input": "12 + 3 = ", "target": "15"}'
+    if len(row["input"]) > MAX_CHARACTERS:
+        return f'"input" has {len(row["input"])} characters, more than {MAX_CHARACTERS}'
+    match = ROW.fullmatch(row["input"])
+    if not match:
+        return f'"input" is {row["input"]!r}, not two whole numbers as in "12 + 3 = "'
+    right = right_answer(match.groups())
+    return None if row["target"] == right else f'"target" is {row["target"]!r}, but the sum is {right}'
+
+
+# --- rows as tensors ---------------------------------------------------------------------------------------------
+
+
+def to_tokens(texts: list[str], width: int, fill: int) -> Tensor:
+    """Characters as tokens, filled up on the right: [N, width]"""
+    text = "".join(text.ljust(width, "\0") for text in texts)
+    characters = np.frombuffer(text.encode("ascii"), dtype=np.uint8).reshape(len(texts), width)
+    return torch.from_numpy(np.where(characters == 0, fill, CODES[characters]))
+
+
+def columns(pairs: Pairs) -> Tensor:
+    """Operands by place, the units first: [N, P, 2], blank beyond their ends.
+
+    Two places more than the longest operand has: one for the last carry, one for the end of the answer.
+    """
+    places = 2 + max(len(number) for pair in pairs for number in pair)
+    operands = [to_tokens([pair[side][::-1] for pair in pairs], places, BLANK) for side in (0, 1)]
+    return torch.stack(operands, dim=2)
+
+
+def characters(pairs: Pairs) -> Tensor:
+    """ "123 + 4567 = " as one token for each character: [N, S], padded on the right."""
+    inputs = [to_input(pair) for pair in pairs]
+    return to_tokens(inputs, max(map(len, inputs)), PAD)
+
+
+def answers(pairs: Pairs, order: str, width: int) -> Tensor:
+    """Right answers with their END: [N, width], padded on the right."""
+    texts = [right_answer(pair) for pair in pairs]
+    tokens = to_tokens([text[::-1] if order == "reversed" else text for text in texts], width, PAD)
+    tokens[torch.arange(len(texts)), torch.tensor([len(text) for text in texts])] = END
+    return tokens
+
+
+def encode(pairs: Pairs, scheme: str, order: str) -> tuple[Tensor, Tensor]:
+    """What a model of this scheme reads and should answer: sources [N, P, 2] or [N, S], targets [N, T]."""
+    sources = columns(pairs) if scheme == "places" else characters(pairs)
+    width = 2 + max(len(number) for pair in pairs for number in pair)
+    return sources, answers(pairs, order, width)
+
+
+def written_before(targets: Tensor) -> Tensor:
+    """What the decoder reads while it predicts `targets`: the start token, then all symbols but the last."""
+    return torch.cat([torch.full_like(targets[:, :1], START), targets[:, :-1]], 1)
+
+
+def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Loss and exact match of each row: [B], [B]. As in problem1/dataset.py, exact match of greedy decoding."""
+    sources, targets = batch
+    logits = model(sources, written_before(targets))
+    losses = F.cross_entropy(logits.transpose(1, 2), targets, reduction="none", ignore_index=PAD)
+    counts = targets != PAD
+    return losses.sum(1) / counts.sum(1), ((logits.argmax(-1) == targets) | ~counts).all(1)
+
+
+# --- sums to measure with ----------------------------------------------------------------------------------------
+
+
+def random_pairs(digits: int, count: int, seed: int) -> Pairs:
+    """Both operands of exactly `digits` digits, each digit but the first drawn evenly from 0 to 9."""
+    source = random.Random(seed)
+    low, high = 0 if digits == 1 else 10 ** (digits - 1), 10**digits
+    return [(to_text(source.randrange(low, high)), to_text(source.randrange(low, high))) for _ in range(count)]
+
+
+def chain_pairs(digits: int, count: int, seed: int) -> Pairs:
+    """A carry through every place: the units make 10 to 18, every other place makes 9 and passes it on."""
+    source, pairs = random.Random(seed), []
+    for _ in range(count):
+        units = source.randint(1, 9)
+        a = [source.randint(0, 9) for _ in range(digits - 1)] + [units]
+        b = [9 - digit for digit in a[:-1]] + [source.randint(10 - units, 9)]
+        if digits > 1:  # neither operand may begin with a zero
+            a[0] = source.randint(1, 8)
+            b[0] = 9 - a[0]
+        pairs.append(("".join(map(str, a)), "".join(map(str, b))))
+    return pairs

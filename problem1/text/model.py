@@ -1,0 +1,61 @@
+"""The models of the text task by the name of their position scheme, and how they are rebuilt from a checkpoint.
+
+places      a digit's position is its place value, attention is local       (places.py)
+sinusoidal  the fixed waves of Vaswani et al. 2017, one for each character
+learned     a free vector for each character's position
+none        no positions: only the causal mask of the decoder tells order
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from problem1.model import PositionalEncoding, Seq2SeqTransformer
+from problem1.text.dataset import PAD, VOCAB_SIZE
+from problem1.text.places import PlacesTransformer
+
+SCHEMES = ("places", "sinusoidal", "learned", "none")
+LONGEST = 2100  # characters that the position tables of the classic schemes reach
+
+
+class LearnedPositions(nn.Module):
+    """x + a free vector for each position. Those beyond the training length stay as they were drawn at first."""
+
+    def __init__(self, d_model: int, max_len: int):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.1)
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        return x + self.table[start : start + x.shape[1]]
+
+
+class NoPositions(nn.Module):
+    """x alone."""
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        return x
+
+
+class ClassicTransformer(Seq2SeqTransformer):
+    """The encoder and decoder of the digits task over characters, with one of three ways to tell positions."""
+
+    def __init__(self, scheme: str, d_model: int, num_heads: int, num_layers: int, d_ff: int, dropout: float):
+        super().__init__(VOCAB_SIZE, d_model, num_heads, num_layers, num_layers, d_ff, dropout, LONGEST)
+        self.position = {
+            "sinusoidal": lambda: PositionalEncoding(d_model, LONGEST, dropout),
+            "learned": lambda: LearnedPositions(d_model, LONGEST),
+            "none": NoPositions,
+        }[scheme]()
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """characters [B, S], written before [B, T] -> logits [B, T, vocab]; padding of the source is not seen."""
+        return super().forward(src, tgt, (src != PAD)[:, None, None, :])
+
+
+def build(settings) -> nn.Module:
+    shape = (settings.d_model, settings.num_heads, settings.num_layers, settings.d_ff, settings.dropout)
+    return PlacesTransformer(*shape) if settings.scheme == "places" else ClassicTransformer(settings.scheme, *shape)
