@@ -1,0 +1,227 @@
+"""Sorted or not, as tensors: rows on disk, rows drawn afresh, and changes of a row that cannot change its label.
+
+    [3, 15, 27, 41, 41, 58]  ->  1      (never a step down; equal neighbours are in order)
+    [3, 15, 41, 27, 41, 58]  ->  0
+
+Values 0 to 99 are tokens 0 to 99; 100 pads on the right and is no value.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.files import UserError, read_json
+from problem2 import generate_data
+from problem2.generate_data import LARGEST, SETS, is_sorted
+
+PAD, VOCAB_SIZE = LARGEST + 1, LARGEST + 2
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as tensors."""
+
+    sequences: Tensor  # [N, T], padded on the right with PAD
+    labels: Tensor  # [N] 1 = sorted
+
+    def lengths(self) -> Tensor:
+        return (self.sequences != PAD).sum(1)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def part(self, chosen) -> "Rows":
+        """The chosen rows (a slice, indices or a mask)."""
+        return Rows(self.sequences[chosen], self.labels[chosen])
+
+
+def to_rows(sequences: list[list[int]]) -> Rows:
+    """Lists of values, of any lengths, labelled."""
+    tensors = [torch.tensor(sequence) for sequence in sequences]
+    padded = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=PAD)
+    return Rows(padded, label(padded))
+
+
+def descents(sequences: Tensor) -> Tensor:
+    """[N, T] -> [N, T-1] True where a value is larger than the next: what makes a sequence unsorted"""
+    return (sequences[:, :-1] > sequences[:, 1:]) & (sequences[:, 1:] != PAD)
+
+
+def label(sequences: Tensor) -> Tensor:
+    """[N, T] -> [N] 1 where nothing descends"""
+    return (~descents(sequences).any(1)).long()
+
+
+def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Loss and rightness of each row: [B], [B]."""
+    rows = Rows(*batch)
+    logits = model(rows.sequences)
+    return F.cross_entropy(logits, rows.labels, reduction="none"), logits.argmax(1) == rows.labels
+
+
+# --- changes that keep the label -------------------------------------------------------------------------------
+
+
+def relabel(sequences: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Other values in the same order: the distinct values of each row become other distinct values, the smallest
+    the smallest and so on, equal ones staying equal. No comparison changes, so neither does the label.
+
+    The new values lie in a band of 0 … 99 of random width. In a narrow band a value says nothing about the place
+    where it belongs, and differences are small: only comparing values with each other helps there.
+    """
+    count, width = sequences.shape
+    present = torch.zeros(count, VOCAB_SIZE, dtype=torch.long).scatter_(1, sequences.cpu(), 1)[:, :PAD]
+    ranks, distinct = present.cumsum(1) - 1, present.sum(1, keepdim=True)
+    bands = torch.rand(count, 2, 1, generator=generator)
+    spread = distinct + ((PAD - distinct + 1) * bands[:, 0]).long()  # how many values the band has
+    lowest = ((PAD - spread + 1) * bands[:, 1]).long()
+    values = torch.arange(PAD)
+    keys = torch.rand(count, PAD, generator=generator)
+    keys = keys.masked_fill((values < lowest) | (values >= lowest + spread), 2.0)
+    drawn = keys.topk(min(width, PAD), largest=False).indices  # a random choice from the band
+    drawn = drawn.masked_fill(torch.arange(drawn.shape[1]) >= distinct, PAD).sort(1).values
+    table = F.pad(drawn.gather(1, ranks.clamp(0, drawn.shape[1] - 1)), (0, 1), value=PAD)  # [B, 101] old -> new
+    return table.to(sequences.device).gather(1, sequences)
+
+
+def reflect(sequences: Tensor) -> Tensor:
+    """Back to front, and v -> 99 - v: two reversals of the order, so the label stays."""
+    lengths = (sequences != PAD).sum(1, keepdim=True)
+    places = lengths - 1 - torch.arange(sequences.shape[1], device=sequences.device)
+    return torch.where(places >= 0, LARGEST - sequences.gather(1, places.clamp(min=0)), PAD)
+
+
+def vary(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Each row reflected or not, then relabelled: 10,000 rows become as many as are wanted."""
+    sequences, labels = batch
+    turn = (torch.rand(len(labels), 1, generator=generator) < 0.5).to(sequences.device)
+    return relabel(torch.where(turn, reflect(sequences), sequences), generator), labels
+
+
+# --- fresh rows ------------------------------------------------------------------------------------------------
+
+
+def draw(
+    size: int,
+    shortest: int,
+    longest: int,
+    generator: torch.Generator | None = None,
+    adjacent: float = 0.5,
+) -> Rows:
+    """Fresh rows: half are sorted, of the others a share `adjacent` has one pair of neighbours swapped and the
+    rest were disordered as the course's rows are."""
+    lengths = torch.randint(shortest, longest + 1, (size, 1), generator=generator)
+    padding = torch.arange(longest) >= lengths
+    values = torch.randint(LARGEST + 1, (size, longest), generator=generator).masked_fill(padding, PAD)
+    values = values.sort(1).values
+    kind = torch.rand(size, 1, generator=generator)
+    mild = swap_neighbours(values, generator)
+    rough = shuffle_some(values, lengths, generator)
+    values = torch.where(kind < 0.5, values, torch.where(kind < 0.5 + 0.5 * adjacent, mild, rough))
+    return Rows(values, label(values))
+
+
+def swap_neighbours(values: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """One swap of two neighbours that differ in each sorted row [N, T] (none where all values are equal)."""
+    steps = (values[:, :-1] < values[:, 1:]) & (values[:, 1:] != PAD)
+    place = torch.rand(steps.shape, generator=generator).masked_fill(~steps, -1.0).argmax(1, keepdim=True)
+    possible = steps.gather(1, place)
+    return torch.where(possible, _swap(values, place, place + 1), values)
+
+
+def shuffle_some(values: Tensor, lengths: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """max(2, L // 3) swaps of random places in each sorted row [N, T]; first and last where they cancelled out."""
+    swaps = torch.clamp(lengths // 3, min=2)
+    for number in range(int(swaps.max())):
+        draws = torch.rand(len(values), 2, generator=generator)
+        i = (draws[:, :1] * lengths).long()
+        j = (i + 1 + (draws[:, 1:] * (lengths - 1)).long()) % lengths  # any place but i
+        values = torch.where(number < swaps, _swap(values, i, j), values)
+    ends = _swap(values, torch.zeros_like(lengths), lengths - 1)
+    return torch.where(label(values).bool().unsqueeze(1), ends, values)
+
+
+def _swap(values: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """[N, T], [N, 1], [N, 1] -> [N, T] with places i and j exchanged"""
+    return values.scatter(1, i, values.gather(1, j)).scatter(1, j, values.gather(1, i))
+
+
+def draw_instead(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """For the strict protocol: as many fresh rows of both kinds, as long as the batch's; half in narrow bands."""
+    sequences, labels = batch
+    lengths = (sequences != PAD).sum(1)
+    rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator)
+    narrow = torch.rand(len(labels), 1, generator=generator) < 0.5
+    changed = torch.where(narrow, relabel(rows.sequences, generator), rows.sequences)
+    return changed.to(sequences.device), rows.labels.to(sequences.device)
+
+
+# --- rows on disk ----------------------------------------------------------------------------------------------
+
+
+def load(path: Path) -> Rows:
+    """A file of rows as tensors, every row checked: a wrong label would teach a wrong model."""
+    path = Path(path)
+    remedy = "mend it, or make it anew with generate_data.py."
+    rows = read_json(path, remedy)
+    if not isinstance(rows, list) or not rows:
+        raise UserError(f"{path} must hold a list of at least one row: {remedy}")
+    for number, row in enumerate(rows, 1):
+        complaint = _complaint(row)
+        if complaint:
+            raise UserError(f"{path}, row {number}: {complaint}; {remedy}")
+    return to_rows([row["sequence"] for row in rows])
+
+
+def _complaint(row) -> str | None:
+    """None, or what is wrong with a row."""
+    if not isinstance(row, dict) or not {"sequence", "is_sorted", "length"} <= set(row):
+        return 'not of the form {"sequence": […], "is_sorted": 0 or 1, "length": L}'
+    sequence = row["sequence"]
+    complaint = complain_of_values(sequence)
+    if complaint:
+        return f'"sequence" {complaint}'
+    if row["length"] != len(sequence) or type(row["length"]) is not int:
+        return f'"length" is {row["length"]!r}, but the sequence has {len(sequence)} values'
+    if type(row["is_sorted"]) is not int or row["is_sorted"] != int(is_sorted(sequence)):
+        return f'"is_sorted" is {row["is_sorted"]!r}, but the sequence {_truth(sequence)}'
+    return None
+
+
+def complain_of_values(sequence) -> str | None:
+    """None, or why this is not a sequence of values."""
+    if not isinstance(sequence, list) or not sequence or not all(type(value) is int for value in sequence):
+        return "must be a list of at least one whole number"
+    odd = [value for value in sequence if not 0 <= value <= LARGEST]
+    return f"holds {odd[0]}, which is not between 0 and {LARGEST}" if odd else None
+
+
+def _truth(sequence: list[int]) -> str:
+    for a, b in zip(sequence, sequence[1:], strict=False):
+        if a > b:
+            return f"steps down from {a} to {b}"
+    return "is sorted"
+
+
+def load_or_generate(data_dir: Path) -> dict[str, Rows]:
+    """train, val and test; where none of the three files exists they are made first (and that is said)."""
+    names = ("train", "val", "test")
+    if not any((Path(data_dir) / f"{name}.json").exists() for name in names):
+        print(f"no data in {data_dir} yet: generating it")
+        generate_data.generate(generate_data.Settings(output_dir=Path(data_dir)))
+    return {name: load(Path(data_dir) / f"{name}.json") for name in names}
+
+
+def load_test_set(data_dir: Path, kind: str, length: int) -> Rows:
+    """A test set of one length, made first if it is missing; kind is "extrapolation" or "adjacent"."""
+    assert kind in SETS
+    path = Path(data_dir) / kind / f"test_len_{length}.json"
+    if not path.exists():
+        generate_data.write_rows(path, generate_data.test_set(kind, length))
+    return load(path)

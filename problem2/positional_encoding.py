@@ -1,0 +1,251 @@
+"""Position schemes: how a transformer is told the order of its tokens. Each is one small class, one interface.
+
+A position can enter in four ways; a scheme overrides those it uses, and all of them take positions as numbers,
+so that an experiment may put a token anywhere (a place never seen, a fraction between two):
+
+    forward(x)       added to the embeddings                           sinusoidal, learned, onehot
+    rotate(heads)    queries and keys turned by an angle               rope
+    bias(positions)  added to the attention scores                     t5, alibi, window
+    visible(width)   which places may be seen at all                   alibi (one direction a head), window
+
+A tenth scheme is one more class and one more line in SCHEMES. What happens beyond the end of a table is said in
+each class: "Beyond:".
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+class PositionScheme(nn.Module):
+    """No positions at all, and the interface of all schemes."""
+
+    def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
+        super().__init__()
+        self.d_model, self.max_len, self.num_heads = d_model, max_len, num_heads
+
+    def positions(self, lengths: Tensor, width: int) -> Tensor:
+        """The position of each token, for rows of `lengths` [B] padded to `width`: [width] or [B, width]."""
+        return torch.arange(width, device=lengths.device)
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """[B, T, d_model] -> x + positions"""
+        return x
+
+    def rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
+        """Queries or keys [B, H, T, d_head] -> the same, turned"""
+        return heads
+
+    def bias(self, positions: Tensor) -> Tensor | None:
+        """[T] or [B, T] -> [H, T, T] or [B, H, T, T], added to the scores of each head"""
+        return None
+
+    def visible(self, width: int, device: torch.device | str | None = None) -> Tensor | None:
+        """[1 or H, T, T] True where a query (row) may see a key (column), by their order alone"""
+        return None
+
+
+class NoPositionalEncoding(PositionScheme):
+    """Order is invisible: the same values in any order give the same answer. Beyond: nothing ends."""
+
+
+class SinusoidalPositionalEncoding(PositionScheme):
+    """x + PE with PE[p, 2i] = sin(p / 10000^(2i/d)), PE[p, 2i+1] = cos(p / 10000^(2i/d)) (Vaswani et al. 2017).
+
+    Beyond: computed, not looked up, so every position has a code, also beyond max_len and between two integers.
+    """
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
+        return x + self.code(positions)
+
+    def code(self, positions: Tensor) -> Tensor:
+        """[...] -> [..., d_model]"""
+        angles = positions.unsqueeze(-1) * frequencies(self.d_model, positions.device)
+        return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., : self.d_model]
+
+
+def frequencies(size: int, device=None) -> Tensor:
+    """[ceil(size / 2)] radians a position turns each pair of dimensions by: 1 … 1/10000"""
+    return torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10_000.0) / size))
+
+
+class LearnedPositionalEncoding(PositionScheme):
+    """x + a row of a trained table. Beyond: positions past the table take its last row.
+
+    A row that no training sequence was long enough to use keeps its random start: it says nothing.
+    """
+
+    def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
+        super().__init__(d_model, max_len, num_heads)
+        # As large as a sinusoidal code, so that an untouched row is as loud as a trained one, and not a zero.
+        self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.5**0.5)
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
+        return x + self.table[positions.long().clamp(0, self.max_len - 1)]
+
+
+class OneHotPositionalEncoding(PositionScheme):
+    """x + a fixed code in which position p sets dimension p alone, to the length that a sinusoidal code has.
+
+    Beyond: there are only d_model different codes, so position p takes that of p modulo d_model.
+    """
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
+        codes = nn.functional.one_hot(positions.long() % self.d_model, self.d_model)
+        return x + codes * math.sqrt(self.d_model / 2)
+
+
+class RotaryPositionalEncoding(PositionScheme):
+    """Pairs of dimensions of queries and keys turned by p · frequency, so that their product depends on the
+    distance alone (RoPE, Su et al. 2021). Beyond: every angle can be computed, nothing ends."""
+
+    def rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
+        angles = positions.unsqueeze(-1) * frequencies(heads.shape[-1], heads.device)  # [(B,) T, d_head / 2]
+        if angles.ndim == 3:
+            angles = angles.unsqueeze(1)
+        sin, cos = angles.sin(), angles.cos()
+        first, second = heads[..., 0::2], heads[..., 1::2]
+        return torch.stack([first * cos - second * sin, first * sin + second * cos], -1).flatten(-2)
+
+
+class AlibiPositionalEncoding(PositionScheme):
+    """A penalty on distance, slope · |i - j|, with the slopes 2^(-8h/H) for h = 1 … H (Press et al. 2022).
+
+    The paper's model sees only earlier tokens. Here distance alone would not tell a sequence from its mirror
+    image, so heads have directions: even ones see themselves and what comes before, odd ones what comes after.
+    Beyond: every distance has its penalty, nothing ends.
+    """
+
+    def bias(self, positions: Tensor) -> Tensor:
+        distance = (positions.unsqueeze(-1) - positions.unsqueeze(-2)).abs()
+        slopes = alibi_slopes(self.num_heads).to(positions.device)
+        return -distance.unsqueeze(-3) * slopes[:, None, None]
+
+    def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
+        before = torch.ones(width, width, device=device, dtype=torch.bool).tril()
+        return torch.stack([before if head % 2 == 0 else before.T for head in range(self.num_heads)])
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """[H]; for a number of heads that is no power of two the formula's own fractions."""
+    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
+
+
+class T5PositionalEncoding(PositionScheme):
+    """A trained bias for each head and bucket of j - i (Raffel et al. 2020): 16 buckets a side, one for each of the
+    distances 0 … 7, the others growing with the logarithm up to 128.
+
+    Beyond: 128 and everything farther share the last bucket. A bucket that no training sequence reached keeps its random start.
+    """
+
+    BUCKETS, FARTHEST = 32, 128
+
+    def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
+        super().__init__(d_model, max_len, num_heads)
+        # Random, so that heads differ and left differs from right: from zeros it takes thousands of steps to part.
+        self.table = nn.Parameter(torch.randn(self.BUCKETS, num_heads))
+
+    def bias(self, positions: Tensor) -> Tensor:
+        ahead = (positions.unsqueeze(-2) - positions.unsqueeze(-1)).long()  # j - i
+        return self.table[t5_bucket(ahead, self.BUCKETS, self.FARTHEST)].movedim(-1, -3)
+
+
+def t5_bucket(ahead: Tensor, buckets: int = 32, farthest: int = 128) -> Tensor:
+    """j - i -> bucket: the first half for keys at or before the query, the second for keys after it."""
+    side = buckets // 2
+    exact = side // 2
+    distance = ahead.abs()
+    growth = torch.log(distance.clamp(min=1) / exact) / math.log(farthest / exact)
+    far = (exact + (growth * (side - exact)).long()).clamp(max=side - 1)
+    return torch.where(distance < exact, distance, far) + side * (ahead > 0)
+
+
+class WindowPositionalEncoding(PositionScheme):
+    """Only itself and the neighbours within REACH places are seen, with a trained bias for each head and offset,
+    which is what tells left from right. Beyond: nothing ends, and however long the sequence is, no query ever has
+    more keys than in training. In what it computes a place knows nothing but its neighbourhood."""
+
+    REACH = 1
+
+    def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
+        super().__init__(d_model, max_len, num_heads)
+        # Random, so that heads differ from the start in where they look.
+        self.table = nn.Parameter(torch.randn(num_heads, 2 * self.REACH + 1))
+
+    def bias(self, positions: Tensor) -> Tensor:
+        offset = (positions.unsqueeze(-2) - positions.unsqueeze(-1)).long().clamp(-self.REACH, self.REACH)
+        return self.table[:, offset + self.REACH].movedim(0, -3)
+
+    def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
+        places = torch.arange(width, device=device)
+        return ((places[:, None] - places).abs() <= self.REACH).unsqueeze(0)
+
+
+class RandomPositions:
+    """Mixed into a scheme: while training, a row of L tokens takes L random positions out of 0 … SPAN - 1, in
+    order (Ruoss et al. 2023), so that all positions and distances are met although all sequences are short.
+
+    When not training the positions are spread evenly over the span, so that the answer is always the same.
+    Beyond: more than SPAN tokens are spread just as evenly, at fractions; a table gives neighbours the same row.
+    """
+
+    SPAN = 512
+
+    def positions(self, lengths: Tensor, width: int) -> Tensor:
+        lengths = lengths.unsqueeze(1)
+        places = torch.arange(width, device=lengths.device)
+        if not self.training or width > self.SPAN:
+            return (places + 0.5) * self.SPAN / lengths.clamp(min=1)
+        # Sorted draws from 0 … SPAN - L, then 0, 1, 2, … added: in order, and no two the same.
+        draws = torch.rand(len(lengths), width, device=lengths.device).masked_fill(places >= lengths, 1.0)
+        return (draws.sort(1).values * (self.SPAN - lengths + 1)).floor() + places
+
+
+class RandomizedPositionalEncoding(RandomPositions, SinusoidalPositionalEncoding):
+    """Sinusoidal codes at random ordered positions."""
+
+
+class RandomizedLearnedPositionalEncoding(RandomPositions, LearnedPositionalEncoding):
+    """A trained table at random ordered positions: every one of its first SPAN rows is trained."""
+
+
+class RandomizedRotaryPositionalEncoding(RandomPositions, RotaryPositionalEncoding):
+    """RoPE at random ordered positions."""
+
+
+SCHEMES: dict[str, type[PositionScheme]] = {
+    "sinusoidal": SinusoidalPositionalEncoding,
+    "learned": LearnedPositionalEncoding,
+    "none": NoPositionalEncoding,
+    "randomized": RandomizedPositionalEncoding,
+    "rope": RotaryPositionalEncoding,
+    "alibi": AlibiPositionalEncoding,
+    "t5": T5PositionalEncoding,
+    "window": WindowPositionalEncoding,
+    "onehot": OneHotPositionalEncoding,
+    "randomized_learned": RandomizedLearnedPositionalEncoding,
+    "randomized_rope": RandomizedRotaryPositionalEncoding,
+}
+
+
+def get_positional_encoding(name: str, d_model: int, max_len: int = 5000, num_heads: int = 4) -> PositionScheme:
+    if name not in SCHEMES:
+        raise ValueError(f"no position scheme is called {name!r}; there are {', '.join(SCHEMES)}")
+    return SCHEMES[name](d_model, max_len, num_heads)
+
+
+@torch.no_grad()
+def visualize_positional_encoding(module: PositionScheme, max_len: int = 100, d_model: int = 64) -> np.ndarray:
+    """What `module` adds to the embeddings of a sequence, as a picture's numbers: [max_len, d_model]."""
+    device = next((tensor.device for tensor in module.parameters()), torch.device("cpu"))
+    nothing = torch.zeros(1, max_len, d_model, device=device)
+    return module(nothing)[0].cpu().numpy()
