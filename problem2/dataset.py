@@ -8,6 +8,7 @@ Values 0 to 99 are tokens 0 to 99; 100 pads on the right and is no value.
 
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -203,7 +204,7 @@ def complain_of_values(sequence) -> str | None:
 
 
 def _truth(sequence: list[int]) -> str:
-    for a, b in zip(sequence, sequence[1:], strict=False):
+    for a, b in pairwise(sequence):
         if a > b:
             return f"steps down from {a} to {b}"
     return "is sorted"

@@ -12,6 +12,7 @@ neighbours, the mildest disorder there is.
 import random
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -59,7 +60,7 @@ def swap_neighbours(values: list[int], source: random.Random) -> None:
 
 
 def is_sorted(values: list[int]) -> bool:
-    return all(a <= b for a, b in zip(values, values[1:], strict=False))
+    return all(a <= b for a, b in pairwise(values))
 
 
 def make_rows(shortest: int, longest: int, size: int, seed: int, disorder=shuffle_some) -> list[dict]:
@@ -93,7 +94,7 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 def generate(settings: Settings) -> None:
     if settings.min_train_len > settings.max_train_len:
         raise UserError(
-            f"--min-train-len {settings.min_train_len} is more than --max-train-len {settings.max_train_len}: swap them."
+            f"--min-train-len {settings.min_train_len} is above --max-train-len {settings.max_train_len}: swap them."
         )
     sizes = {"train": settings.train_size, "val": settings.val_size, "test": settings.test_size}
     with only_one(settings.output_dir, "a script that writes data"):

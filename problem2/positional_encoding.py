@@ -144,7 +144,8 @@ class T5PositionalEncoding(PositionScheme):
     """A trained bias for each head and bucket of j - i (Raffel et al. 2020): 16 buckets a side, one for each of the
     distances 0 … 7, the others growing with the logarithm up to 128.
 
-    Beyond: 128 and everything farther share the last bucket. A bucket that no training sequence reached keeps its random start.
+    Beyond: 128 and everything farther share the last bucket. A bucket that no training sequence reached keeps its
+    random start.
     """
 
     BUCKETS, FARTHEST = 32, 128
