@@ -23,7 +23,7 @@ from tqdm import tqdm
 from lab import checkpoint, parallel
 from lab.figures import draw_training_curves
 from lab.files import UserError, only_one, read_json, write_json
-from lab.provenance import provenance
+from lab.provenance import changed_code, code, provenance
 
 Batch = tuple[Tensor, ...]  # tensors of the same first dimension: one entry a row
 
@@ -180,12 +180,13 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
                 file=sys.stdout,
             )
             header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1, "val_acc": val_acc}
+            if epoch == 0:  # what an earlier run left here would not belong to the new weights
+                for name in ("training_log.json", "training_curves.png"):
+                    (output_dir / name).unlink(missing_ok=True)
             if better:
                 checkpoint.save(output_dir / "best_model.pth", {**header, "model": model.state_dict()})
-            checkpoint.save(
-                output_dir / "last.pth",
-                {**header, "model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log},
-            )
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log, "code": code()}
+            checkpoint.save(output_dir / "last.pth", {**header, **state})
     bar.close()
     return _finish(model, task, settings, output_dir, log)
 
@@ -225,6 +226,12 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, fresh_log:
             "resume with the same flags, or start anew without --resume."
         )
     try:
+        changed = changed_code(saved["code"])
+        if changed:
+            raise UserError(
+                f"{path} was made by other code than is here now ({changed[0]} has changed): start anew without "
+                "--resume, or delete the file."
+            )
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         log = saved["log"]

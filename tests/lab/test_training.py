@@ -172,6 +172,26 @@ def test_impossible_devices():
             parallel.start("cuda")
 
 
+def test_resume_refuses_other_code_and_a_new_run_clears_the_old_log(tmp_path):
+    run(tmp_path)
+    saved = checkpoint.load(tmp_path / "last.pth", "toy")
+    saved["code"]["lab/training.py"] = "0" * 16
+    checkpoint.save(tmp_path / "last.pth", saved)
+    with pytest.raises(UserError, match=r"lab/training\.py has changed"):
+        run(tmp_path, resume=True)
+
+    def stops_in_epoch_2(model, batch):
+        if (tmp_path / "last.pth").stat().st_mtime_ns != before:
+            raise KeyboardInterrupt
+        return score(model, batch)
+
+    before = (tmp_path / "last.pth").stat().st_mtime_ns
+    assert (tmp_path / "training_log.json").exists()
+    with pytest.raises(UserError, match="--resume"):
+        run(tmp_path, a_task(score=stops_in_epoch_2))
+    assert not (tmp_path / "training_log.json").exists()
+
+
 def test_a_model_of_another_shape_is_not_resumed(tmp_path):
     run(tmp_path)
     with pytest.raises(UserError, match=r"last\.pth"):
