@@ -40,7 +40,7 @@ class Settings:
     data_dir: Path = setting(PROBLEM / "data" / "text", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(PROBLEM / "results" / "text", "folder for checkpoints, log and curves", metavar="DIR")
     batch_size: int = setting(128, "rows in a step", minimum=1)
-    epochs: int = setting(24, "times that --epoch-rows rows are drawn and trained on", minimum=1)
+    epochs: int = setting(16, "times that --epoch-rows rows are drawn and trained on", minimum=1)
     epoch_rows: int = setting(12_800, "rows drawn from the training rows for an epoch", minimum=1)
     lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int = setting(64, "width of the model", minimum=1, maximum=8192)
