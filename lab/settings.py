@@ -131,9 +131,10 @@ def from_plain(cls, plain: dict, where: str):
             not isinstance(value, expected) or isinstance(value, bool) != isinstance(default, bool)
         ):
             raise UserError(f"{where} has {value!r} for the setting {item.name!r}: train the model again.")
-        complaint = item.metadata["limits"].complaint(value)
-        if complaint:
-            raise UserError(f"{where}: the setting {item.name} = {value} {complaint}; train the model again.")
+        for entry in value if isinstance(value, tuple) else (value,):
+            complaint = item.metadata["limits"].complaint(entry)
+            if complaint:
+                raise UserError(f"{where}: the setting {item.name} = {entry} {complaint}; train the model again.")
         values[item.name] = value
     return cls(**values)
 
