@@ -4,6 +4,7 @@
     python problem1/train.py --epochs 5 --output-dir try    # a short try elsewhere
     python problem1/train.py --resume                       # go on where a stopped run was
     torchrun --nproc_per_node=2 problem1/train.py           # several processes, each a share of every batch
+    python problem1/train.py --task text                    # addition as text, any length (problem1/text/train.py)
 
 Accuracy is exact match: the whole answer right, first digit included.
 """
@@ -18,17 +19,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import checkpoint, parallel
 from lab.files import UserError
-from lab.settings import as_plain, from_plain, parse, run, setting
+from lab.settings import as_plain, from_plain, parse, peek, run, setting
 from lab.training import Recipe, Task, train
 from problem1.dataset import VOCAB_SIZE, load_or_generate, score, seen_in, swap_operands
 from problem1.model import Seq2SeqTransformer
 
 HERE = Path(__file__).resolve().parent
 KIND = "problem1/digits"
+TASKS = ("digits", "text")
 
 
 @dataclass(frozen=True)
 class Settings:
+    task: str = setting("digits", "digits: this one; text: sums of any length (see --task text --help)", choices=TASKS)
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder for checkpoints, log and curves", metavar="DIR")
     batch_size: int = setting(128, "rows in a step", minimum=1)
@@ -103,4 +106,9 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    if peek("task") == "text":
+        from problem1.text import train as text
+
+        run(lambda: text.main(parse(text.Settings, text.__doc__)))
+    else:
+        run(lambda: main(parse(Settings, __doc__)))

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from lab import parallel
+from lab import checkpoint, parallel
 from lab.files import UserError
-from lab.settings import as_plain, parse, run, setting
+from lab.settings import as_plain, from_plain, parse, run, setting
 from lab.training import Recipe, Task, train
 from problem1.text.dataset import encode, load_or_generate, score
 from problem1.text.model import SCHEMES, build
@@ -52,6 +53,16 @@ class Settings:
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
     seed: int = setting(641, "seed of weights and order of rows (the rows themselves never change)", minimum=0)
     resume: bool = setting(False, "go on after the last finished epoch of an interrupted run")
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[nn.Module, Settings]:
+    """A checkpoint's model, ready to be asked, and its settings."""
+    loaded = checkpoint.load(path, KIND)
+    settings = from_plain(Settings, loaded["settings"], str(path))
+    if settings.d_model % settings.num_heads:
+        raise UserError(f"{path} has settings of which no model can be built: {checkpoint.REMEDY}")
+    model = checkpoint.rebuild(lambda: build(settings), loaded["model"], path)
+    return model.to(device).eval(), settings
 
 
 def main(settings: Settings) -> None:
