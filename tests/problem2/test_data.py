@@ -1,0 +1,158 @@
+"""The rows are everyone's rows, labels are true, and what is said to keep a label keeps it."""
+
+import hashlib
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.files import UserError
+from problem2 import dataset, generate_data
+from problem2.dataset import PAD
+
+DIGESTS = {
+    "train": "9b052998bdcf62e8",
+    "val": "42fc946c9889770e",
+    "test": "6abd4e7426eb488f",
+    "extrapolation/test_len_32": "c728f00f5afef7d1",
+    "extrapolation/test_len_64": "4211e3b819312334",
+    "extrapolation/test_len_128": "5da6f74de845e43d",
+    "extrapolation/test_len_256": "1a0c19b1916afdf0",
+}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    generate_data.generate(generate_data.Settings(generate_extrapolation=True, output_dir=folder))
+    return folder
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_rows_are_those_of_the_course(data_dir, name):
+    rows = json.loads((data_dir / f"{name}.json").read_text())
+    assert hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()[:16] == DIGESTS[name]
+
+
+@pytest.mark.parametrize("length", [16, 32, 64, 128, 256, 512, 1024])
+def test_adjacent_negatives_have_one_step_down_and_nothing_else(data_dir, length):
+    rows = json.loads((data_dir / "adjacent" / f"test_len_{length}.json").read_text())
+    assert len(rows) == 500 and {row["length"] for row in rows} == {length}
+    assert 200 < sum(row["is_sorted"] for row in rows) < 300
+    for row in rows:
+        values = row["sequence"]
+        steps_down = [i for i in range(length - 1) if values[i] > values[i + 1]]
+        assert len(steps_down) == 1 - row["is_sorted"]
+        for i in steps_down:
+            values[i], values[i + 1] = values[i + 1], values[i]
+        assert values == sorted(values)
+
+
+def test_files_without_the_flag(tmp_path):
+    generate_data.generate(generate_data.Settings(train_size=5, val_size=4, test_size=3, output_dir=tmp_path))
+    assert sorted(path.name for path in tmp_path.glob("*") if path.name != ".lock") == [
+        "test.json",
+        "train.json",
+        "val.json",
+    ]
+    assert len(dataset.load(tmp_path / "train.json")) == 5
+
+
+sequences = st.lists(st.lists(st.integers(0, 99), min_size=2, max_size=16), min_size=1, max_size=8)
+
+
+@given(sequences, st.integers(0, 10**6), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_relabelling_keeps_every_comparison(lists, seed, nearly_equal):
+    if nearly_equal:  # narrow bands and many ties
+        lists = [[value % 3 for value in values] for values in lists]
+    rows = dataset.to_rows(lists)
+    changed = dataset.relabel(rows.sequences, torch.Generator().manual_seed(seed))
+    assert torch.equal(changed == PAD, rows.sequences == PAD) and changed.min() >= 0
+    for before, after in zip(lists, changed.tolist(), strict=True):
+        after = after[: len(before)]
+        assert max(after) <= 99
+        assert [a < b for a in after for b in after] == [a < b for a in before for b in before]
+
+
+def test_relabelling_reaches_every_value_and_narrow_bands():
+    rows = dataset.to_rows([[0, 1, 2, 3]] * 4000)
+    changed = dataset.relabel(rows.sequences, torch.Generator().manual_seed(0))
+    assert set(changed.flatten().tolist()) == set(range(100))
+    assert ((changed[:, 3] - changed[:, 0]) == 3).any()
+
+
+@given(sequences)
+@settings(max_examples=60, deadline=None)
+def test_reflection_is_its_own_inverse_and_keeps_the_label(lists):
+    rows = dataset.to_rows(lists)
+    turned = dataset.reflect(rows.sequences)
+    assert torch.equal(dataset.label(turned), rows.labels)
+    assert torch.equal(dataset.reflect(turned), rows.sequences)
+    assert turned[0, : len(lists[0])].tolist() == [99 - value for value in reversed(lists[0])]
+
+
+@given(sequences)
+@settings(max_examples=60, deadline=None)
+def test_labels_are_true(lists):
+    assert dataset.to_rows(lists).labels.tolist() == [int(values == sorted(values)) for values in lists]
+
+
+def test_fresh_rows_are_of_both_kinds():
+    rows = dataset.draw(4000, 8, 16, torch.Generator().manual_seed(0))
+    assert set(rows.lengths().tolist()) == set(range(8, 17))
+    assert 0.46 < rows.labels.float().mean() < 0.54
+    negatives = rows.part(rows.labels == 0)
+    steps_down = dataset.descents(negatives.sequences)
+    mild = 0
+    for values, length, down in zip(negatives.sequences.tolist(), negatives.lengths().tolist(), steps_down, strict=True):
+        (places,) = down.nonzero(as_tuple=True)
+        i = int(places[0])
+        values = values[:length]
+        values[i], values[i + 1] = values[i + 1], values[i]
+        mild += values == sorted(values)
+    assert 0.46 < mild / len(negatives) < 0.58  # a rough one may come out mild by chance
+
+
+def test_fresh_rough_negatives_are_as_disordered_as_the_courses():
+    course = dataset.to_rows([row["sequence"] for row in generate_data.test_set("extrapolation", 64)])
+    fresh = dataset.draw(2000, 64, 64, torch.Generator().manual_seed(0), adjacent=0.0)
+    down = [
+        dataset.descents(rows.part(rows.labels == 0).sequences).sum(1).float().mean().item() for rows in (course, fresh)
+    ]
+    assert abs(down[0] - down[1]) < 1.0, down
+
+
+GOOD = {"sequence": [1, 2, 2], "is_sorted": 1, "length": 3}
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"is_sorted": 0}, "the sequence is sorted"),
+        ({"sequence": [1, 3, 2]}, "steps down from 3 to 2"),
+        ({"length": 4}, '"length" is 4'),
+        ({"sequence": [1, 2, 100]}, "holds 100"),
+        ({"sequence": [1, 2, -1]}, "holds -1"),
+        ({"sequence": [1, 2, 2.5]}, "whole number"),
+        ({"sequence": []}, "at least one"),
+        ({"sequence": "122"}, "must be a list"),
+        ({"is_sorted": None}, '"is_sorted" is None'),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, change, words):
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps([GOOD, GOOD | change]))
+    with pytest.raises(UserError) as caught:
+        dataset.load(path)
+    message = str(caught.value)
+    assert str(path) in message and "row 2" in message and words in message
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", "{}", '["x"]', '[{"sequence": [1]}]'])
+def test_a_bad_file_is_refused(tmp_path, text):
+    (tmp_path / "train.json").write_text(text)
+    with pytest.raises(UserError, match="train.json"):
+        dataset.load(tmp_path / "train.json")
