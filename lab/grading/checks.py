@@ -1,0 +1,176 @@
+"""What an expected.json can ask of a file. Each check: (item, submission) -> Outcome."""
+
+import math
+from dataclasses import dataclass, field
+
+from lab.grading.layouts import leaves, number
+from lab.grading.reading import Unreadable, shown
+from lab.grading.submission import Submission
+
+SERIES = ("train_loss", "train_acc", "val_loss", "val_acc")
+
+
+@dataclass
+class Outcome:
+    share: float  # of the item's points
+    message: str
+    remarks: list[str] = field(default_factory=list)
+
+
+def check_log(item: dict, submission: Submission) -> Outcome:
+    """The four series and the two test numbers; each is a sixth."""
+    log = submission.log(item["file"])
+    missing = [name for name in SERIES if not log.series.get(name)]
+    missing += [name for name in ("test_loss", "test_acc") if getattr(log, name) is None]
+    message = f"{log.epochs()} epochs" + (f"; no {', '.join(missing)}" if missing else "")
+    uneven = len({len(series) for series in log.series.values()}) > 1
+    remarks = [f"{item['file']}: its series are of different lengths"] if uneven else []
+    return Outcome(1 - len(missing) / 6, message + _notes(log.notes), remarks)
+
+
+def check_accuracy(item: dict, submission: Submission) -> Outcome:
+    """A band or steps for the test accuracy. Where only a validation accuracy is logged, half of it counts."""
+    log = submission.log(item["file"])
+    accuracy, what, worth = log.test_acc, "test accuracy", 1.0
+    if accuracy is None:
+        found = [value for value in log.series.get("val_acc", []) if math.isfinite(value)]
+        if not found:
+            return Outcome(0.0, "no test accuracy in the log")
+        accuracy, what, worth = max(found), "no test accuracy; best validation accuracy", 0.5
+    if not 0 <= accuracy <= 1:
+        return Outcome(0.0, f"{what} is {accuracy:g}, which is no share")
+    share = reached(item, accuracy)
+    return Outcome(worth * share, f"{what} {accuracy:.2%}" + ("" if share == 1 else f"; {wanted(item)}"))
+
+
+def reached(item: dict, accuracy: float) -> float:
+    """1 inside `between`, or the share of the highest of the `steps` that is reached."""
+    if "between" in item:
+        low, high = item["between"]
+        return 1.0 if low <= accuracy <= high else 0.0
+    return max((share for least, share in item["steps"] if accuracy >= least), default=0.0)
+
+
+def wanted(item: dict) -> str:
+    if "between" in item:
+        low, high = item["between"]
+        return f"{low:.0%} to {high:.0%} expected: {item['reason']}"
+    return f"full marks from {max(least for least, _ in item['steps']):.1%}: {item['reason']}"
+
+
+def check_checkpoint(item: dict, submission: Submission) -> Outcome:
+    weights = submission.weights(item["file"])
+    message = f"{len(weights.shapes)} tensors, {weights.parameters():,} numbers"
+    return Outcome(0.0 if weights.not_finite else 1.0, message)
+
+
+def check_figures(item: dict, submission: Submission) -> Outcome:
+    """Sound pictures: unpacked, of plausible size, not blank, none the same as another."""
+    paths = [path for pattern in item["files"] for path in submission.figures(pattern)]
+    if not paths:
+        raise Unreadable("is missing")
+    bad = [(path, complaint[1]) for path in paths if (complaint := submission.pictures.complaint(path))]
+    good, least = len(paths) - len(bad), item.get("at_least", 1)
+    message = f"{good} sound figure{'s' if good != 1 else ''}"
+    if bad:
+        message += f"; {shown(bad[0][0].rsplit('/', 1)[-1])} {bad[0][1]}"
+        message += f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    elif good < least:
+        message += f"; at least {least} expected"
+    return Outcome(min(1.0, good / least) * good / len(paths), message)
+
+
+def check_any_files(item: dict, submission: Submission) -> Outcome:
+    """At least one file with something in it."""
+    folder = item["files"][0][:-2]
+    paths = submission.tree.under(f"{submission.folder}/{folder}" if submission.folder else folder)
+    if not paths:
+        raise Unreadable("is missing")
+    troubles = []
+    for path in paths[:50]:
+        try:
+            if path.lower().endswith(".png"):
+                complaint = submission.pictures.complaint(path)
+                if complaint:
+                    raise Unreadable(complaint[1])
+            else:
+                submission.tree.text(path)
+            return Outcome(1.0, f"{len(paths)} file{'s' if len(paths) > 1 else ''}")
+        except Unreadable as reason:
+            troubles.append(f"{shown(path.rsplit('/', 1)[-1])} {reason}")
+    return Outcome(0.0, troubles[0])
+
+
+def check_text(item: dict, submission: Submission) -> Outcome:
+    lines = [line for line in submission.text(item["file"]).splitlines() if line.strip()]
+    share = min(1.0, len(lines) / item["lines"])
+    return Outcome(share, f"{len(lines)} lines" + ("" if share == 1 else f"; at least {item['lines']} expected"))
+
+
+def check_numbers(item: dict, submission: Submission) -> Outcome:
+    count = sum(number(leaf) is not None for _, leaf in leaves(submission.json(item["file"])))
+    share = min(1.0, count / item["at_least"])
+    return Outcome(share, f"{count} numbers" + ("" if share == 1 else f"; at least {item['at_least']} expected"))
+
+
+def check_ablation(item: dict, submission: Submission) -> Outcome:
+    """An accuracy for each head. A missing baseline costs nothing: it is the test accuracy, and that is logged."""
+    ablation = submission.ablation(item["file"])
+    heads = len(ablation.without)
+    share = min(1.0, heads / item["at_least"])
+    message = f"{heads} heads"
+    message += "; no baseline" if ablation.baseline is None else f", baseline {ablation.baseline:.2%}"
+    if share < 1:
+        message += f"; accuracies of at least {item['at_least']} heads expected"
+    elif ablation.without:
+        worst = min(ablation.without, key=ablation.without.get)
+        message += f", lowest {ablation.without[worst]:.2%} without {shown(worst, 40)}"
+    return Outcome(share, message + _notes(ablation.notes))
+
+
+def check_table(item: dict, submission: Submission) -> Outcome:
+    """An accuracy for each expected name and length."""
+    table = submission.table(item["file"], item["names"], item["lengths"])
+    wanted = [(name, length) for name in item["required"] for length in item["lengths"]]
+    missing = [
+        f"{name} at {length}" for name, length in wanted if not 0 <= table.rows.get(name, {}).get(length, math.nan) <= 1
+    ]
+    message = f"{len(table.rows)} rows"
+    if missing:
+        message += f"; {len(missing)} of {len(wanted)} missing or no share: {missing[0]}" + (
+            ", …" if len(missing) > 1 else ""
+        )
+    remarks = []
+    for remark in item.get("remarks", []):
+        low, high = remark["between"]
+        values = [table.rows.get(remark["name"], {}).get(length, math.nan) for length in item["lengths"]]
+        if all(low <= value <= high for value in values):
+            remarks.append(f"{remark['name']} ({', '.join(f'{v:.3f}' for v in values)}): {remark['say']}")
+    return Outcome(1 - len(missing) / len(wanted), message + _notes(table.notes), remarks)
+
+
+def check_row(item: dict, submission: Submission) -> Outcome:
+    """One row of a table inside a band."""
+    table = submission.table(item["file"], item["names"], item["lengths"])
+    row = [table.rows.get(item["row"], {}).get(length, math.nan) for length in item["lengths"]]
+    share = sum(reached(item, value) for value in row) / len(row)
+    message = ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in row)
+    return Outcome(share, message + ("" if share == 1 else f"; {wanted(item)}"))
+
+
+def _notes(notes: list[str]) -> str:
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+CHECKS = {
+    "log": check_log,
+    "accuracy": check_accuracy,
+    "checkpoint": check_checkpoint,
+    "figures": check_figures,
+    "any files": check_any_files,
+    "text": check_text,
+    "numbers": check_numbers,
+    "ablation": check_ablation,
+    "table": check_table,
+    "row": check_row,
+}
