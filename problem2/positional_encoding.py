@@ -216,7 +216,13 @@ class RandomizedPositionalEncoding(RandomPositions, SinusoidalPositionalEncoding
 
 
 class RandomizedLearnedPositionalEncoding(RandomPositions, LearnedPositionalEncoding):
-    """A trained table at random ordered positions: every one of its first SPAN rows is trained."""
+    """A trained table at random ordered positions: every one of its first SPAN rows is trained, if seldom. So the
+    table starts as a random walk, close positions close together, and what is learned of one helps the next."""
+
+    def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
+        super().__init__(d_model, max_len, num_heads)
+        walk = torch.randn(max_len, d_model)[: self.SPAN].cumsum(0)
+        self.table.data[: self.SPAN] = (walk - walk.mean(0)) / walk.std() * 0.5**0.5
 
 
 class RandomizedRotaryPositionalEncoding(RandomPositions, RotaryPositionalEncoding):

@@ -107,7 +107,9 @@ def test_fresh_rows_are_of_both_kinds():
     negatives = rows.part(rows.labels == 0)
     steps_down = dataset.descents(negatives.sequences)
     mild = 0
-    for values, length, down in zip(negatives.sequences.tolist(), negatives.lengths().tolist(), steps_down, strict=True):
+    for values, length, down in zip(
+        negatives.sequences.tolist(), negatives.lengths().tolist(), steps_down, strict=True
+    ):
         (places,) = down.nonzero(as_tuple=True)
         i = int(places[0])
         values = values[:length]
@@ -154,5 +156,5 @@ def test_a_bad_row_is_named(tmp_path, change, words):
 @pytest.mark.parametrize("text", ["", "[", "[]", "{}", '["x"]', '[{"sequence": [1]}]'])
 def test_a_bad_file_is_refused(tmp_path, text):
     (tmp_path / "train.json").write_text(text)
-    with pytest.raises(UserError, match="train.json"):
+    with pytest.raises(UserError, match=r"train\.json"):
         dataset.load(tmp_path / "train.json")
