@@ -31,7 +31,7 @@ KIND = "problem1/text"
 
 @dataclass(frozen=True)
 class Settings:
-    task: str = setting("text", "text: this one; digits: three-digit operands", choices=("digits", "text"))
+    task: str = setting("text", "text: this one; digits: three-digit operands", choices=("text",))
     scheme: str = setting("places", "how positions are told", choices=SCHEMES)
     order: str = setting(
         "reversed",
