@@ -36,7 +36,7 @@ def _is_ours(module) -> bool:
     if not file or not Path(file).is_absolute():  # torch makes modules up that stand in no file
         return False
     path = Path(file).resolve()
-    return path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ("lab", "problem1", "problem2")
+    return path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ("lab", "problem1", "problem2", "report")
 
 
 def provenance(device: torch.device | str = "cpu") -> dict:
