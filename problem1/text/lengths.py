@@ -1,0 +1,107 @@
+"""How far does a model get up to the 32 characters it was trained on, and beyond?
+
+Exact match at lengths of input: random operands, and the hardest ones, in which one carry runs through every place.
+Beyond that, shapes that no training row had: one operand far longer, all nines, hardly a digit that is not zero.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.statistics import wilson
+from lab.training import evaluate
+from problem1.text.dataset import Pairs, chain_pairs, encode, random_pairs, score
+
+# characters of input -> (random sums, full-carry-chain sums); operands have (characters - 6) / 2 digits
+COUNTS = {
+    8: (500, 100),
+    12: (500, 100),
+    16: (500, 100),
+    24: (500, 100),
+    32: (1000, 200),
+    64: (1000, 200),
+    128: (1000, 200),
+    256: (1000, 200),
+    512: (200, 100),
+    1024: (200, 100),
+    2006: (100, 100),
+}
+# Attention over all characters costs their square; where the classic schemes end up is plain long before.
+CLASSIC_LENGTHS = (8, 12, 16, 24, 32, 64, 128, 256, 512)
+CELLS = 2**24  # numbers of one activation or attention pattern at once: 64 MB
+
+
+def digits_at(characters: int) -> int:
+    """32 -> 13: what is left for each operand beside " + " and " = "."""
+    return (characters - 6) // 2
+
+
+def exact_match(model, settings, pairs: Pairs) -> dict:
+    """{"right", "of", "share", "interval_95"}: greedy decoding's exact match (see `score` in dataset.py)."""
+    rows = encode(pairs, settings.scheme, settings.order)
+    width = rows[0].shape[1]
+    for_each = 2 * settings.d_ff if settings.scheme == "places" else settings.num_heads * width
+    batch = max(1, min(1024, CELLS // (width * for_each)))
+    right = round(evaluate(model, rows, score, batch)[1] * len(pairs))
+    return share(right, len(pairs))
+
+
+def share(right: int, of: int) -> dict:
+    return {"right": right, "of": of, "share": right / of, "interval_95": list(wilson(right, of))}
+
+
+def by_length(model, settings, counts: dict[int, tuple[int, int]] = COUNTS, seed: int = 7) -> dict[str, dict]:
+    """{"32": {"digits": 13, "random": {…}, "chain": {…}}, …}, every model asked the same sums."""
+    lengths = [length for length in counts if settings.scheme == "places" or length in CLASSIC_LENGTHS]
+    out = {}
+    for length in lengths:
+        digits, (random_count, chain_count) = digits_at(length), counts[length]
+        out[str(length)] = {
+            "digits": digits,
+            "random": exact_match(model, settings, random_pairs(digits, random_count, seed + length)),
+            "chain": exact_match(model, settings, chain_pairs(digits, chain_count, seed + length)),
+        }
+    return out
+
+
+# --- shapes ------------------------------------------------------------------------------------------------------
+
+
+def unequal_pairs(count: int, short: int, long: int, seed: int) -> Pairs:
+    """One operand of `short` digits, the other of `long`, in either order."""
+    pairs = zip(random_pairs(short, count, seed), random_pairs(long, count, seed + 1), strict=True)
+    return [(a, b) if number % 2 else (b, a) for number, ((a, _), (b, _)) in enumerate(pairs)]
+
+
+def sparse_pairs(count: int, digits: int, seed: int) -> Pairs:
+    """Zeros, but for the first digit and three more of each operand."""
+    source = random.Random(seed)
+
+    def sparse() -> str:
+        symbols = ["0"] * digits
+        for place in (0, *source.sample(range(digits), min(3, digits))):
+            symbols[place] = str(source.randint(1, 9))
+        return "".join(symbols)
+
+    return [(sparse(), sparse()) for _ in range(count)]
+
+
+SHAPES = {
+    "ten digits, random": lambda: random_pairs(10, 10_000, 1),
+    "ten digits, full carry chain": lambda: chain_pairs(10, 1_000, 1),
+    "1 digit and 3,000 digits": lambda: unequal_pairs(50, 1, 3000, 1),
+    "1 to 13 digits and 125 digits": lambda: [
+        p for short in range(1, 14) for p in unequal_pairs(20, short, 125, short)
+    ],
+    "all nines plus one": lambda: [("9" * digits, "1") for digits in range(1, 301)],
+    "all nines twice": lambda: [("9" * digits, "9" * digits) for digits in range(1, 301)],
+    "1,000 digits, nearly all zero": lambda: sparse_pairs(100, 1000, 1),
+    "zero and anything": lambda: [("0", "0"), *(("0", a) for a, _ in random_pairs(20, 100, 1))],
+    "every pair below 100": lambda: [(str(a), str(b)) for a in range(100) for b in range(100)],
+}
+
+
+def by_shape(model, settings) -> dict[str, dict]:
+    return {name: exact_match(model, settings, pairs()) for name, pairs in SHAPES.items()}
