@@ -53,12 +53,15 @@ def heatmap(
     values,
     rows: Sequence[str],
     columns: Sequence[str],
-    numbers: bool = False,
+    numbers: bool | Sequence[Sequence[str]] = False,
     scale: tuple[float, float] = (0.0, 1.0),
     colours: str = SHARES,
     form: str = "{:.2f}",
 ):
-    """Cells with their symbols on the axes: values [rows, columns]. Returns the image, for one shared colour bar."""
+    """Cells with their symbols on the axes: values [rows, columns]. Returns the image, for one shared colour bar.
+
+    numbers: True writes each value into its cell, a table of texts writes those instead.
+    """
     image = axes.imshow(values, cmap=colours, vmin=scale[0], vmax=scale[1], aspect="equal")
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
@@ -66,12 +69,13 @@ def heatmap(
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    if numbers:
+    if numbers is not False:
         for r, line in enumerate(values):
             for c, value in enumerate(line):
                 red, green, blue, _ = image.cmap(image.norm(float(value)))
                 ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
-                axes.text(c, r, form.format(float(value)), ha="center", va="center", fontsize=8, color=ink)
+                text = form.format(float(value)) if numbers is True else numbers[r][c]
+                axes.text(c, r, text, ha="center", va="center", fontsize=8, color=ink)
     return image
 
 
