@@ -156,8 +156,13 @@ class T5PositionalEncoding(PositionScheme):
         self.table = nn.Parameter(torch.randn(self.BUCKETS, num_heads))
 
     def bias(self, positions: Tensor) -> Tensor:
-        ahead = (positions.unsqueeze(-2) - positions.unsqueeze(-1)).long()  # j - i
-        return self.table[t5_bucket(ahead, self.BUCKETS, self.FARTHEST)].movedim(-1, -3)
+        return self.table[t5_bucket(places_ahead(positions), self.BUCKETS, self.FARTHEST)].movedim(-1, -3)
+
+
+def places_ahead(positions: Tensor) -> Tensor:
+    """[..., T] -> [..., T, T] j - i in whole places; a fraction of a place counts as one, so that left stays left."""
+    ahead = positions.unsqueeze(-2) - positions.unsqueeze(-1)
+    return (ahead.sign() * ahead.abs().ceil()).long()
 
 
 def t5_bucket(ahead: Tensor, buckets: int = 32, farthest: int = 128) -> Tensor:
@@ -183,7 +188,7 @@ class WindowPositionalEncoding(PositionScheme):
         self.table = nn.Parameter(torch.randn(num_heads, 2 * self.REACH + 1))
 
     def bias(self, positions: Tensor) -> Tensor:
-        offset = (positions.unsqueeze(-2) - positions.unsqueeze(-1)).long().clamp(-self.REACH, self.REACH)
+        offset = places_ahead(positions).clamp(-self.REACH, self.REACH)
         return self.table[:, offset + self.REACH].movedim(0, -3)
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:

@@ -1,0 +1,174 @@
+"""How right is a model at lengths it was not trained on, class by class, and how sure is it?
+
+A share of right answers alone deceives here: a model that says "not sorted" to everything is right on 54.6% of
+the course's rows of length 32. So every number comes with both classes, and such a model is called collapsed.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import matplotlib.pyplot as plt
+
+from lab import figures
+from lab.statistics import wilson
+from problem2.dataset import Rows, load_test_set
+from problem2.model import SortingClassifier
+from problem2.positional_encoding import SCHEMES
+
+COLLAPSED_AT = 0.99  # of all answers the same
+SCORES_AT_ONCE = 2**22  # attention scores of a batch, for each head: bounds memory at great lengths
+
+
+@torch.no_grad()
+def margins(model: SortingClassifier, sequences: Tensor, batch_size: int = 512) -> Tensor:
+    """[N, T] -> [N] how far "sorted" is ahead of "not sorted", in logits, on the CPU."""
+    device = next(model.parameters()).device
+    rows_at_once = max(1, min(batch_size, SCORES_AT_ONCE // sequences.shape[1] ** 2))
+    logits = torch.cat([model(part.to(device)).cpu() for part in sequences.split(rows_at_once)])
+    return (logits[:, 1] - logits[:, 0]).double()
+
+
+def judge(margin: Tensor, labels: Tensor) -> dict:
+    """Numbers of one model on one test set, from its margins [N] and the labels [N]."""
+    said_sorted = margin > 0
+    right = said_sorted == labels.bool()
+    share = said_sorted.float().mean().item()
+    report = {"rows": len(labels), "accuracy": right.float().mean().item()}
+    report["interval"] = list(wilson(int(right.sum()), len(right)))
+    for name, chosen in (("sorted", labels == 1), ("unsorted", labels == 0)):
+        count, hits = int(chosen.sum()), int(right[chosen].sum())
+        report[name] = {
+            "rows": count,
+            "accuracy": hits / max(1, count),
+            "interval": list(wilson(hits, count)),
+            "margin_mean": margin[chosen].mean().item() if count else 0.0,
+            "margin_sd": margin[chosen].std(correction=0).item() if count else 0.0,
+        }
+    report["says_sorted"] = share
+    both = 0 < int(labels.sum()) < len(labels)
+    report["collapsed"] = both and (share >= COLLAPSED_AT or share <= 1 - COLLAPSED_AT)
+    return report
+
+
+def measure(model: SortingClassifier, sets: dict[str, Rows], batch_size: int = 512) -> dict[str, dict]:
+    """{"extrapolation/64": rows, …} -> {"extrapolation/64": numbers, …}"""
+    return {name: judge(margins(model, rows.sequences, batch_size), rows.labels) for name, rows in sets.items()}
+
+
+def test_sets(data_dir: Path, lengths, in_range: Rows, most: dict[int, int] | None = None) -> dict[str, Rows]:
+    """The in-range test rows, and both kinds of longer sets; of length L at most `most[L]` rows."""
+    sets = {"test": in_range}
+    for kind, its in (("extrapolation", lengths), ("adjacent", [16, *lengths])):
+        for length in dict.fromkeys(its):
+            rows = load_test_set(data_dir, kind, length)
+            sets[f"{kind}/{length}"] = rows.part(slice((most or {}).get(length)))
+    return sets
+
+
+def style(name: str) -> dict:
+    """One colour, line and mark for each scheme, the same in every figure."""
+    number = list(SCHEMES).index(name)
+    extra = number // len(figures.COLOURS)  # the two randomised relatives look like their family, but hollow
+    number = {0: number, 1: 1 if name == "randomized_learned" else 4}[extra]
+    return {
+        "color": figures.COLOURS[number],
+        "linestyle": figures.LINES[number],
+        "marker": figures.MARKS[number],
+        "markerfacecolor": "white" if extra else figures.COLOURS[number],
+    }
+
+
+def draw_curves(details: dict, path: Path, study: dict | None = None) -> None:
+    """Accuracy by length for both kinds of negatives; hollow crosses where a model answers one class for all."""
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True)
+    kinds = (("extrapolation", "the course's negatives: L/3 random swaps"), ("adjacent", "one swap of two neighbours"))
+    for axes, (kind, title) in zip(panels, kinds, strict=True):
+        for name, report in details.items():
+            sets = report["sets"]
+            lengths = sorted(int(key.split("/")[1]) for key in sets if key.startswith(kind))
+            numbers = [sets[f"{kind}/{length}"] for length in lengths]
+            axes.plot(lengths, [n["accuracy"] for n in numbers], **style(name), label=name)
+            axes.fill_between(
+                lengths, *zip(*(n["interval"] for n in numbers), strict=True), alpha=0.08, color=style(name)["color"]
+            )
+            dead = [(length, n["accuracy"]) for length, n in zip(lengths, numbers, strict=True) if n["collapsed"]]
+            axes.scatter(*zip(*dead, strict=True), marker="x", s=90, color="#555555", zorder=5) if dead else None
+            if study and name in study:
+                spread = [study[name].get(f"{kind}/{length}") for length in lengths]
+                if all(spread):
+                    axes.fill_between(
+                        lengths,
+                        [s["min"] for s in spread],
+                        [s["max"] for s in spread],
+                        alpha=0.2,
+                        color=style(name)["color"],
+                    )
+        axes.axhline(0.5, color="#999999", linewidth=1)
+        axes.set(xscale="log", xlabel="length of the sequence (trained: 8 to 16)", title=title, ylim=(0.4, 1.02))
+        ticks = sorted(
+            {
+                tick
+                for report in details.values()
+                for key in report["sets"]
+                if "/" in key
+                for tick in [int(key.split("/")[1])]
+            }
+        )
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+    panels[0].set_ylabel("share of right answers")
+    panels[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
+    note = " Darker bands: range over the seeds of `make study`." if study else ""
+    figures.save(
+        figure,
+        path,
+        "A grey cross: the model gives one answer to everything, so its share of right answers is that of the class."
+        + note,
+    )
+
+
+def draw_bars(details: dict, path: Path, lengths=(32, 64, 128, 256)) -> None:
+    """Accuracy at each length, one group a scheme; hatched where the model has collapsed to one answer."""
+    figure, axes = plt.subplots(figsize=(max(6, 1.1 * len(details) + 2), 4.2))
+    width = 0.8 / len(lengths)
+    greys = plt.get_cmap("Blues")
+    for number, length in enumerate(lengths):
+        for place, report in enumerate(details.values()):
+            numbers = report["sets"].get(f"extrapolation/{length}")
+            if numbers is None:
+                continue
+            axes.bar(
+                place + (number - (len(lengths) - 1) / 2) * width,
+                numbers["accuracy"],
+                width * 0.92,
+                color=greys(0.3 + 0.65 * number / max(1, len(lengths) - 1)),
+                edgecolor="#555555" if numbers["collapsed"] else "none",
+                hatch="///" if numbers["collapsed"] else None,
+                label=f"length {length}" if place == 0 else None,
+            )
+    axes.axhline(0.5, color="#999999", linewidth=1)
+    axes.set_xticks(range(len(details)), [name.replace("_", "\n") for name in details])
+    axes.set(ylabel="share of right answers", ylim=(0, 1.02))
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figures.save(
+        figure, path, "The course's longer test sets, 500 rows each. Hatched: one answer to everything (collapsed)."
+    )
+
+
+def as_table(details: dict, lengths) -> str:
+    """For people: each scheme's accuracy by length, sorted/unsorted rows apart."""
+    lines = [f"{'scheme':20}" + "".join(f"{'length ' + str(length):>24}" for length in lengths)]
+    lines.append(f"{'':20}" + f"{'all  (sorted/unsorted)':>24}" * len(lengths))
+    for name, report in details.items():
+        cells = []
+        for length in lengths:
+            n = report["sets"][f"extrapolation/{length}"]
+            cell = f"{n['accuracy']:.1%} ({n['sorted']['accuracy']:.0%}/{n['unsorted']['accuracy']:.0%})"
+            cells.append(f"{'collapsed ' + cell if n['collapsed'] else cell:>24}")
+        lines.append(f"{name:20}" + "".join(cells))
+    return "\n".join(lines)
