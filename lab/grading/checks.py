@@ -7,6 +7,8 @@ from lab.grading.layouts import leaves, number
 from lab.grading.reading import Unreadable, shown
 from lab.grading.submission import Submission
 
+SAME = 0.0015  # two accuracies as written in two files, perhaps rounded
+DAY = 86_400.0  # seconds
 SERIES = ("train_loss", "train_acc", "val_loss", "val_acc")
 
 
@@ -61,7 +63,21 @@ def wanted(item: dict) -> str:
 def check_checkpoint(item: dict, submission: Submission) -> Outcome:
     weights = submission.weights(item["file"])
     message = f"{len(weights.shapes)} tensors, {weights.parameters():,} numbers"
-    return Outcome(0.0 if weights.not_finite else 1.0, message)
+    return Outcome(0.0 if weights.not_finite else 1.0, message, _dates(item, submission))
+
+
+def _dates(item: dict, submission: Submission) -> list[str]:
+    """Dates of files prove nothing (copying sets them), so a gap that no training explains is only remarked."""
+    try:
+        later = submission.tree.modified(submission.find(item["log"]))
+        gap = later - submission.tree.modified(submission.find(item["file"]))
+        seconds = submission.log(item["log"]).seconds or 0.0
+    except Unreadable:
+        return []
+    if abs(gap) <= max(DAY, 2 * min(seconds, 100 * DAY)):
+        return []
+    older = "older" if gap > 0 else "newer"
+    return [f"{item['file']} is {abs(gap) / DAY:.0f} days {older} than {item['log']}: are they of one run?"]
 
 
 def check_figures(item: dict, submission: Submission) -> Outcome:
@@ -115,22 +131,33 @@ def check_numbers(item: dict, submission: Submission) -> Outcome:
 
 def check_ablation(item: dict, submission: Submission) -> Outcome:
     """An accuracy for each head. A missing baseline costs nothing: it is the test accuracy, and that is logged."""
-    ablation = submission.ablation(item["file"])
-    heads = len(ablation.without)
+    ablation, log = submission.ablation(item), submission.log_or_none(item["log"])
+    heads = sum(0 <= accuracy <= 1 for accuracy in ablation.without.values())
     share = min(1.0, heads / item["at_least"])
     message = f"{heads} heads"
-    message += "; no baseline" if ablation.baseline is None else f", baseline {ablation.baseline:.2%}"
+    message += "; no baseline" if ablation.baseline is None else f", baseline {percent(ablation.baseline)}"
     if share < 1:
         message += f"; accuracies of at least {item['at_least']} heads expected"
     elif ablation.without:
         worst = min(ablation.without, key=ablation.without.get)
-        message += f", lowest {ablation.without[worst]:.2%} without {shown(worst, 40)}"
-    return Outcome(share, message + _notes(ablation.notes))
+        message += f", lowest {percent(ablation.without[worst])} without {shown(worst, 40)}"
+    remarks = []
+    tested = log.test_acc if log else None
+    if tested is not None and ablation.baseline is not None and abs(tested - ablation.baseline) > SAME:
+        remarks.append(
+            f"{item['file']} starts from {percent(ablation.baseline)}, the log's test accuracy is "
+            f"{percent(tested)}: on the same rows the two are equal"
+        )
+    return Outcome(share, message + _notes(ablation.notes), remarks)
+
+
+def percent(value: float) -> str:
+    return f"{value:.2%}" if 0 <= value <= 1 else f"{value:g}"
 
 
 def check_table(item: dict, submission: Submission) -> Outcome:
     """An accuracy for each expected name and length."""
-    table = submission.table(item["file"], item["names"], item["lengths"])
+    table = submission.table(item)
     wanted = [(name, length) for name in item["required"] for length in item["lengths"]]
     missing = [
         f"{name} at {length}" for name, length in wanted if not 0 <= table.rows.get(name, {}).get(length, math.nan) <= 1
@@ -151,7 +178,7 @@ def check_table(item: dict, submission: Submission) -> Outcome:
 
 def check_row(item: dict, submission: Submission) -> Outcome:
     """One row of a table inside a band."""
-    table = submission.table(item["file"], item["names"], item["lengths"])
+    table = submission.table(item)
     row = [table.rows.get(item["row"], {}).get(length, math.nan) for length in item["lengths"]]
     share = sum(reached(item, value) for value in row) / len(row)
     message = ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in row)

@@ -97,15 +97,15 @@ class Tree:
         start = f"{folder}/" if folder else ""
         return [path for path in self.files if path.startswith(start) and path.lower().endswith(end)]
 
-    def find(self, folder: str, name: str) -> str:
-        """The file `name` ("a/b.json") in `folder`: there, in other case, or alone of its name further in."""
+    def find(self, folder: str, name: str, anywhere: bool = False) -> str:
+        """The file `name` ("a/b.json") in `folder`: there, in other case, or (`anywhere`) alone of its name in it."""
         wanted = f"{folder}/{name}" if folder else name
         if wanted in self.files:
             return wanted
         inside = self.under(folder)
         same = [path for path in inside if path.lower() == wanted.lower()]
         last = name.rsplit("/", 1)[-1].lower()
-        nearby = [path for path in inside if path.rsplit("/", 1)[-1].lower() == last] if "/" in name else []
+        nearby = [path for path in inside if path.rsplit("/", 1)[-1].lower() == last] if anywhere else []
         for found in (same, nearby):
             if len(found) == 1:
                 return found[0]

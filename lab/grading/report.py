@@ -12,6 +12,8 @@ from lab.grading.diseases import DISEASES
 from lab.grading.reading import Tree, Unreadable, shown
 from lab.grading.submission import Finding, Pictures, Submission, locate
 
+BEYOND = "is beyond this grader: please look yourself"
+
 
 @dataclass
 class Score:
@@ -92,11 +94,15 @@ def grade_problem(submission: Submission, report: Report) -> None:
             outcome = Outcome(0.0, f"{file} {reason}")
             if str(reason) == "is missing":
                 missing.append(file)
+        except Exception as error:  # a mistake of the grader's: the other items are still to be graded
+            outcome = Outcome(0.0, f"{file} {BEYOND} ({type(error).__name__})")
         for disease in DISEASES.get(item["check"], []):
             try:
                 findings += disease(item, submission)
             except Unreadable:
                 break
+            except Exception as error:
+                outcome.message += f"; {BEYOND} ({type(error).__name__})"
         share = max(0.0, outcome.share - sum(finding.cost for finding in findings))
         named = ", ".join(dict.fromkeys(finding.name for finding in findings if finding.cost))
         message = outcome.message + (f"; see {named}" if named else "")
@@ -106,6 +112,10 @@ def grade_problem(submission: Submission, report: Report) -> None:
             where = finding.where if finding.where.startswith(place) else place + finding.where
             report.findings.append(Finding(**{**asdict(finding), "item": identity, "where": shown(where)}))
         report.remarks += [f"{submission.expected['problem']}: {remark}" for remark in outcome.remarks]
+    report.remarks += [
+        f"{submission.expected['problem']}: {name} was found as {shown(path)}"
+        for name, path in submission.moved.items()
+    ]
     if missing:
         files = list(dict.fromkeys(missing))
         report.findings.append(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from lab.files import UserError
-from lab.grading import layouts, weights
+from lab.grading import ablations, logs, tables, weights
 from lab.grading.reading import Image, Tree, Unreadable, shown
 
 
@@ -57,8 +57,19 @@ class Submission:
     pictures: Pictures
     read: dict = field(default_factory=dict)
 
+    moved: dict[str, str] = field(default_factory=dict)  # what was found elsewhere: name -> where
+
     def find(self, name: str) -> str:
-        return self.tree.find(self.folder, name)
+        """The file, or one of its name elsewhere in the folder if no other file is expected under that name."""
+        last = name.rsplit("/", 1)[-1]
+        alone = sum(file.rsplit("/", 1)[-1] == last for file in self.expected_files()) == 1
+        path = self.tree.find(self.folder, name, anywhere=alone)
+        if path != (f"{self.folder}/{name}" if self.folder else name):
+            self.moved[name] = path
+        return path
+
+    def expected_files(self) -> set[str]:
+        return {file for item in self.expected["items"] for file in (item.get("files") or [item["file"]])}
 
     def figures(self, pattern: str) -> list[str]:
         """ "a.png", or all images of "folder/*"."""
@@ -83,19 +94,26 @@ class Submission:
     def text(self, name: str) -> str:
         return self._once(("text", name), lambda: self.tree.text(self.find(name)))
 
-    def log(self, name: str) -> layouts.Log:
-        return self._once(("log", name), lambda: layouts.read_log(self.json(name)))
+    def log(self, name: str) -> logs.Log:
+        return self._once(("log", name), lambda: logs.read_log(self.json(name)))
 
-    def ablation(self, name: str) -> layouts.Ablation:
-        return self._once(("ablation", name), lambda: layouts.read_ablation(self.json(name)))
+    def ablation(self, item: dict) -> ablations.Ablation:
+        return self._once(("ablation", item["file"]), lambda: self._read_ablation(item))
 
-    def table(self, name: str, names: list[str], lengths: list[int]) -> layouts.Table:
-        return self._once(("table", name), lambda: layouts.read_table(self.json(name), names, lengths))
+    def _read_ablation(self, item: dict) -> ablations.Ablation:
+        ablation, log = ablations.read_ablation(self.json(item["file"])), self.log_or_none(item["log"])
+        if log and log.test_acc is not None:
+            ablations.from_baseline(ablation, log.test_acc)
+        return ablation
+
+    def table(self, item: dict) -> tables.Table:
+        name = item["file"]
+        return self._once(("table", name), lambda: tables.read_table(self.json(name), item["names"], item["lengths"]))
 
     def weights(self, name: str) -> weights.Weights:
         return self._once(("weights", name), lambda: weights.read(self.tree, self.find(name)))
 
-    def log_or_none(self, name: str | None) -> layouts.Log | None:
+    def log_or_none(self, name: str | None) -> logs.Log | None:
         try:
             return self.log(name) if name else None
         except Unreadable:
