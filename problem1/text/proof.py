@@ -9,22 +9,20 @@ What is left is arithmetic in 32 bits: how far logits of one situation move with
 is measured, and compared with the smallest margin between the right symbol and the next.
 """
 
+import copy
 import sys
-from collections import deque
-from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from lab.figures import COLOURS, LINES, plt, save
 from lab.files import UserError
-from problem1.text.dataset import BLANK, END, PAD, START, SYMBOLS, Pairs, encode, random_pairs, written_before
+from problem1.text.dataset import PAD, Pairs, encode, random_pairs, written_before
 from problem1.text.places import PlacesTransformer
-
-ABSENT = PAD  # stands for "there is nothing": below the first place, before the first symbol
+from problem1.text.situations import KINDS, codes, every_situation, situations_in
 
 ARGUMENT = [
     "Locality: by construction the logits at place t depend on six symbols only: the two at place t, the two at "
@@ -36,123 +34,10 @@ ARGUMENT = [
     "Induction: the situation of the first place holds no written symbol and is covered, so the first symbol is right. "
     "If all symbols below place t are right, the situation at place t is one of those enumerated, so its symbol is "
     "right too. The answer ends where the right answer ends, because the end is one of the symbols.",
-    "Finite precision: the same situation at different places is computed by the same operations on the same numbers; "
-    "only the order in which a library adds up may differ. The largest movement seen is smaller than half the "
-    "smallest margin by the factor given, and two movements of that size are what a wrong choice would take.",
+    "Finite precision: the logits of a situation are at every place the same expression of the same numbers; only "
+    "the order in which a library adds up may differ, and with it the last bits. A wrong choice would take logits that "
+    "move by half the smallest margin; the largest movement measured is smaller by the factor given.",
 ]
-
-
-class Situation(NamedTuple):
-    """All that decoder position t sees, as tokens."""
-
-    a: int  # at place t: a digit, or BLANK where the operand has ended
-    b: int
-    a_below: int  # at place t-1: ABSENT where t is the first place
-    b_below: int
-    last: int  # the symbol at place t-1 of the answer, START at the first place
-    before_last: int  # and at place t-2: START at the second place, ABSENT at the first
-
-    @property
-    def kind(self) -> str:
-        if self.last == START:
-            return "first place"
-        if self.before_last == START:
-            return "second place"
-        blanks = (self.a == BLANK) + (self.b == BLANK)
-        return ("both operands go on", "one operand has ended", "both operands have ended")[blanks]
-
-    def __str__(self) -> str:
-        a, b, a_below, b_below, last, before = ("nothing" if s == ABSENT else SYMBOLS[s] for s in self)
-        return f"at its place [{a}] and [{b}], below [{a_below}] and [{b_below}], written [{last}] after [{before}]"
-
-
-KINDS = ("first place", "second place", "both operands go on", "one operand has ended", "both operands have ended")
-
-
-class Place(NamedTuple):
-    """One place of a sum, with what of the places below decides how it goes on."""
-
-    a: int
-    b: int
-    last: int  # symbol of the answer at the place below
-    carry: int  # that comes in
-
-    def symbol(self) -> tuple[int, int]:
-        """The right symbol here, and the carry that goes out."""
-        if self.a == self.b == BLANK:
-            return (self.carry, 0) if self.carry else (END, 0)
-        total = self.carry + sum(digit for digit in (self.a, self.b) if digit != BLANK)
-        return total % 10, total // 10
-
-    def above(self, digit: int) -> list[int]:
-        """What may stand above `digit` of an operand: a number ends for good, and begins with 0 only if it is 0."""
-        if digit == BLANK:
-            return [BLANK]
-        may_end = digit != 0 or self.last == START
-        return [*range(10), BLANK] if may_end else [*range(10)]
-
-
-@lru_cache(maxsize=1)
-def every_situation() -> dict[Situation, tuple[str, str]]:
-    """Each situation that can occur, with a shortest sum that contains it."""
-    found: dict[Situation, tuple[str, str]] = {}
-    below: dict[Place, Place | None] = {}  # how a place was first reached
-    queue: deque[Place] = deque()
-
-    def reach(place: Place, situation: Situation, parent: Place | None) -> None:
-        if situation not in found:
-            found[situation] = _sum_with(place, parent, below)
-        if place not in below and place.symbol()[0] != END:
-            below[place] = parent
-            queue.append(place)
-
-    for a in range(10):
-        for b in range(10):
-            reach(Place(a, b, START, 0), Situation(a, b, ABSENT, ABSENT, START, ABSENT), None)
-    while queue:
-        place = queue.popleft()
-        symbol, carry = place.symbol()
-        for a in place.above(place.a):
-            for b in place.above(place.b):
-                here = Place(a, b, symbol, carry)
-                reach(here, Situation(a, b, place.a, place.b, symbol, place.last), place)
-    return found
-
-
-def _sum_with(top: Place, parent: Place | None, below: dict[Place, Place | None]) -> tuple[str, str]:
-    """The operands whose highest places are `top`; a 1 on top of what would be a leading zero."""
-    chain = [top]
-    while parent is not None:
-        chain.append(parent)
-        parent = below[parent]
-    operands = []
-    for side in (0, 1):
-        digits = "".join(str(place[side]) for place in chain if place[side] != BLANK)
-        operands.append("1" + digits if digits[0] == "0" and len(digits) > 1 else digits)
-    return operands[0], operands[1]
-
-
-# --- situations in tensors ---------------------------------------------------------------------------------------
-
-
-def codes(situations: Tensor) -> Tensor:
-    """[…, 6] -> one number for each situation […]"""
-    return (situations * 16 ** torch.arange(6)).sum(-1)
-
-
-def situations_in(columns: Tensor, targets: Tensor) -> Tensor:
-    """What stands in the window of each decoder position: [N, P, 2] and [N, P] -> [N, P, 6]"""
-    written = written_before(targets)
-    absent = torch.full_like(columns[:, :1], ABSENT)
-    return torch.cat(
-        [
-            columns,
-            torch.cat([absent, columns[:, :-1]], 1),
-            written.unsqueeze(2),
-            torch.cat([absent[:, :, 0], written[:, :-1]], 1).unsqueeze(2),
-        ],
-        2,
-    )
 
 
 def margins(logits: Tensor, targets: Tensor) -> Tensor:
@@ -166,7 +51,7 @@ def margins(logits: Tensor, targets: Tensor) -> Tensor:
 def run_on(model: PlacesTransformer, pairs: Pairs, batch: int = 4096) -> tuple[Tensor, Tensor, Tensor]:
     """Every step of these sums: codes of the situations [M], margins [M], logits [M, V]."""
     columns, targets = encode(pairs, "places", "reversed")
-    dtype, parts = model.output.weight.dtype, []
+    parts = []
     for start in range(0, len(pairs), batch):
         rows = slice(start, start + batch)
         logits = model(columns[rows], written_before(targets[rows]))
@@ -174,7 +59,7 @@ def run_on(model: PlacesTransformer, pairs: Pairs, batch: int = 4096) -> tuple[T
         there = codes(situations_in(columns[rows], targets[rows]))[steps]
         parts.append((there, margins(logits, targets[rows])[steps], logits[steps]))
     found, ahead, logits = (torch.cat(part) for part in zip(*parts, strict=True))
-    return found, ahead, logits.to(dtype)
+    return found, ahead, logits
 
 
 # --- the proof ---------------------------------------------------------------------------------------------------
@@ -260,19 +145,35 @@ def _histogram(lowest: Tensor, kinds: list[str]) -> dict:
 
 @torch.inference_mode()
 def measure_precision(model: PlacesTransformer, digits: int = 200, low: int = 5, high: int = 9000) -> dict[str, float]:
-    """How far logits move when the same digits stand at place 5 and at place 9,000, and when they are computed
-    one symbol at a time, as in greedy decoding, instead of all at once: largest difference of any logit."""
+    """The largest difference of any logit when the same situations are computed in another way:
+
+    at place 5 and at place 9,000; one symbol at a time, as in greedy decoding, and all at once; alone and among
+    others; in 32 bits and in 64, where rounding is a thousand million times finer.
+    """
     pairs = random_pairs(digits, 20, seed=9)
-    far_apart = step_by_step = 0.0
+    apart, by_step = [], []
     for a, b in pairs:
         near, far = (_logits(model, (a + "0" * place, b + "0" * place)) for place in (low, high))
-        far_apart = max(far_apart, float((near[low:] - far[high:]).abs().max()))
+        apart.append(_difference(near[low:], far[high:]))
     for a, b in pairs[:3]:
         pair = (a + "0" * high, b + "0" * high)
-        columns, _ = encode([pair], "places", "reversed")
-        greedy = model.generate(columns)[1][0]
-        step_by_step = max(step_by_step, float((greedy - _logits(model, pair)[: len(greedy)]).abs().max()))
-    return {f"place_{low}_against_place_{high}": far_apart, "step_by_step_against_all_at_once": step_by_step}
+        greedy = model.generate(encode([pair], "places", "reversed")[0])[1][0]
+        by_step.append(_difference(greedy, _logits(model, pair)[: len(greedy)]))
+    together = run_on(model, pairs)[2]
+    alone = _difference(together, torch.cat([_logits(model, pair) for pair in pairs]))
+    some = list(every_situation().values())[::20]
+    exact = run_on(copy.deepcopy(model).double(), some)[2]
+    rounding = _difference(run_on(model, some)[2], exact)
+    return {
+        f"place_{low}_against_place_{high}": max(apart),
+        "step_by_step_against_all_at_once": max(by_step),
+        "alone_against_in_a_batch": alone,
+        "32_bits_against_64_bits": rounding,
+    }
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max())
 
 
 def _logits(model: PlacesTransformer, pair: tuple[str, str]) -> Tensor:
@@ -314,3 +215,35 @@ def measure_locality(model: PlacesTransformer, trials: int = 200, digits: int = 
         "changed_from_outside": int((outside != logits).any(1).sum()),
         "changed_from_inside_least": min(int((other != logits).any(1).sum()) for other in changed_inside),
     }
+
+
+def draw(numbers: dict, path: Path) -> None:
+    """From proof.json: the margins of all situations by kind, and far to the left how much logits move."""
+    edges, counts = numbers["margin_histogram"]["edges"], numbers["margin_histogram"]["counts"]
+    figure, axes = plt.subplots(figsize=(9, 4))
+    for number, (kind, heights) in enumerate(counts.items()):
+        label = f"{kind}: {numbers['by_kind'][kind]['situations']:,}"
+        axes.stairs(heights, edges, color=COLOURS[number], linestyle=LINES[number], linewidth=1.6, label=label)
+    movement, smallest = numbers["largest_movement"], numbers["smallest_margin"]
+    for value, text in ((movement, "largest movement\nof a logit"), (smallest, "smallest\nmargin")):
+        if value > 0:
+            axes.axvline(value, color="#555555", linewidth=1)
+            axes.annotate(
+                f"{text}\n{value:.2g}",
+                (value, 0.97),
+                xycoords=("data", "axes fraction"),
+                va="top",
+                ha="right",
+                xytext=(-4, 0),
+                textcoords="offset points",
+                fontsize=9,
+            )
+    axes.set(xscale="log", yscale="log", xlim=(1e-7, 100), ylim=(0.7, None))
+    axes.set(xlabel="logits (logarithmic)", ylabel="situations")
+    axes.legend(loc="center left", bbox_to_anchor=(0.27, 0.5), title="by how much the right symbol leads, in")
+    save(
+        figure,
+        path,
+        f"All {numbers['situations']:,} situations that a place of a sum can be in; {numbers['failures']} answered "
+        "wrong. A wrong symbol would need logits to move by half the smallest margin.",
+    )

@@ -164,7 +164,7 @@ def draw(numbers: dict, path: Path) -> None:
     save(
         figure,
         path,
-        "All trained on at most 32 characters (grey line). Line: mean over seeds; band: the 95% intervals of all seeds. "
+        "All trained on at most 32 characters (grey line). Line: mean of the seeds; band: their 95% intervals. "
         f"Without an error at every length: {', '.join(exact) or 'none'}.",
     )
 
