@@ -23,6 +23,8 @@ MOST_PIXELS = 50_000_000
 SMALLEST_SIDE = 100  # pixels; nothing smaller can be read as a figure
 MOST_ENTRIES, DEEPEST = 50_000, 9
 OTHERS = {"__pycache__", "node_modules", "site-packages", "venv", "env", "__MACOSX"}
+CONTAINERS = {"checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"}
+CONTAINERS |= {"analysis", "data", "json", "output", "outputs", "results"}
 
 
 class Unreadable(Exception):
@@ -98,17 +100,19 @@ class Tree:
         return [path for path in self.files if path.startswith(start) and path.lower().endswith(end)]
 
     def find(self, folder: str, name: str, anywhere: bool = False) -> str:
-        """The file `name` ("a/b.json") in `folder`: there, in other case, or (`anywhere`) alone of its name in it."""
+        """The file `name` ("a/b.json") in `folder`: there, in other case, or (`anywhere`) alone of its name in it,
+        unless folders of another meaning lead to it (those of another experiment)."""
         wanted = f"{folder}/{name}" if folder else name
         if wanted in self.files:
             return wanted
         inside = self.under(folder)
-        same = [path for path in inside if path.lower() == wanted.lower()]
-        last = name.rsplit("/", 1)[-1].lower()
-        nearby = [path for path in inside if path.rsplit("/", 1)[-1].lower() == last] if anywhere else []
-        for found in (same, nearby):
-            if len(found) == 1:
-                return found[0]
+        found = [path for path in inside if path.lower() == wanted.lower()]
+        if not found and anywhere:
+            *known, last = name.lower().split("/")
+            away = [(path, path.lower()[len(folder) + bool(folder) :].split("/")) for path in inside]
+            found = [path for path, parts in away if parts[-1] == last and {*parts[:-1]} <= {*known, *CONTAINERS}]
+        if len(found) == 1:
+            return found[0]
         if os.path.lexists(self.root / wanted):
             raise Unreadable("is not an ordinary file that can be read")
         raise Unreadable("is missing")
@@ -184,8 +188,11 @@ def decode(content: bytes) -> Image:
     if pixels.shape != (height, width, 3):
         raise Unreadable("is a damaged PNG image (size)")
     every = max(1, min(width, height) // 200)  # a sample tells the background's colour
-    colours, counts = numpy.unique(pixels[::every, ::every].reshape(-1, 3), axis=0, return_counts=True)
-    ink = float((pixels != colours[counts.argmax()]).any(axis=-1).mean())
+    sample = pixels[::every, ::every].reshape(-1, 3)
+    _, where, counts = numpy.unique(
+        sample @ numpy.array([65536, 256, 1], dtype=numpy.uint32), return_index=True, return_counts=True
+    )
+    ink = float((pixels != sample[where[counts.argmax()]]).any(axis=-1).mean())
     return Image(width, height, ink, hashlib.sha256(b"%d" % width + pixels.tobytes()).hexdigest())
 
 

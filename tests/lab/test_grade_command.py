@@ -1,0 +1,167 @@
+"""`python -m lab.grade`: where results are looked for, what it prints and writes, its exit codes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.grading.report import grade, load_expected
+from tests.lab.submissions import PROBLEM1, PROBLEM2, healthy, plain_weights
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = [load_expected(ROOT / problem / "expected.json") for problem in ("problem1", "problem2")]
+
+
+def command(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "lab.grade", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return healthy(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.fixture
+def folder(sound, tmp_path):
+    return Path(shutil.copytree(sound, tmp_path / "submission"))
+
+
+def test_all_is_well(sound, tmp_path):
+    result = command(sound, "--json", tmp_path / "out.json", cwd=tmp_path)
+    assert result.returncode == 0 and result.stderr == ""
+    assert "total 100 of 100: complete" in result.stdout and "Findings" not in result.stdout
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["passed"] and report["score"] == report["maximum"] == 100
+    assert {"id", "score", "maximum", "message"} == set(report["items"][0])
+    assert sum(item["score"] for item in report["items"]) == 100
+
+
+def test_something_falls_short(folder):
+    (folder / PROBLEM1 / "training_curves.png").unlink()
+    result = command(folder, "--json", "-", PYTHONIOENCODING="ascii")
+    assert result.returncode == 1
+    report = json.loads(result.stdout)
+    assert not report["passed"] and report["score"] == 97
+    assert [finding["name"] for finding in report["findings"]] == ["missing-deliverables"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["/no/such/folder"], "not a folder"),
+        ([__file__], "not a folder"),
+        ([".", "--problem", "problem9"], "invalid choice"),
+        ([".", "--jsn", "x"], "unrecognized"),
+        ([".", "--problem", "problem1", "--json", "/no/such/folder/out.json"], "cannot be written"),
+    ],
+)
+def test_wrong_use(arguments, words, tmp_path):
+    if os.geteuid() == 0:  # root could make /no
+        arguments = [argument.replace("/no/such/folder/out.json", f"{__file__}/out.json") for argument in arguments]
+    result = command(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert words in result.stderr and "Traceback" not in result.stderr
+
+
+def test_nobody_reads_to_the_end(sound):
+    shell = f"{sys.executable} -m lab.grade {sound} | head -1"
+    result = subprocess.run(shell, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert result.stderr == ""
+
+
+def test_help_teaches():
+    result = command("--help")
+    assert result.returncode == 0 and "SUBMISSION" in result.stdout and "Exit code" in result.stdout
+
+
+# ---------------------------------------------------------------------------------------- where results may stand
+
+
+def places(folder: Path, required=()) -> dict:
+    return grade(folder, EXPECTED, set(required)).places
+
+
+def test_one_problem_alone(folder):
+    shutil.rmtree(folder / "problem2")
+    report = grade(folder, EXPECTED, set())
+    assert report.passed and report.maximum == 50
+    assert any("problem2: no results here" in remark for remark in report.remarks)
+    assert not grade(folder, EXPECTED, {"problem1", "problem2"}).passed
+    assert grade(folder, EXPECTED, set(), only="problem2").items == []
+
+
+@pytest.mark.parametrize("inside", [PROBLEM1, "problem1", PROBLEM2, "problem2"])
+def test_the_folder_of_one_problem(folder, inside):
+    report = grade(folder / inside, EXPECTED, set())
+    assert report.passed and report.maximum == 50
+    assert {item.id.split("/")[0] for item in report.items} == {inside[:8]}
+
+
+def test_an_empty_folder_of_one_problem_is_all_missing(tmp_path):
+    (tmp_path / "problem1").mkdir()
+    report = grade(tmp_path, EXPECTED, set())
+    assert report.score == 0 and report.maximum == 50
+
+
+def test_a_folder_within_a_folder(folder, tmp_path):
+    shutil.move(folder, tmp_path / "outer" / "inner")
+    assert places(tmp_path / "outer") == {"problem1": f"inner/{PROBLEM1}", "problem2": f"inner/{PROBLEM2}"}
+
+
+def test_results_under_another_name(folder):
+    (folder / "problem1").rename(folder / "part A")
+    (folder / "problem2/results").rename(folder / "sorting")
+    assert places(folder) == {"problem1": "part A/results", "problem2": "sorting"}
+
+
+def test_another_experiment_is_not_taken_for_the_missing_one(folder):
+    results = folder / PROBLEM1
+    (results / "text").mkdir()
+    for name in ("best_model.pth", "training_log.json"):
+        (results / name).rename(results / "text" / name)
+    report = grade(folder, EXPECTED, set())
+    scores = {item.id: item.score for item in report.items}
+    assert scores["problem1/training-log"] == scores["problem1/checkpoint"] == 0
+
+
+def test_one_encoding_is_not_taken_for_another(folder):
+    shutil.rmtree(folder / PROBLEM2 / "sinusoidal")
+    shutil.rmtree(folder / PROBLEM2 / "learned")
+    scores = {item.id: item.score for item in grade(folder, EXPECTED, set()).items}
+    assert scores["problem2/none-log"] == 2
+    assert scores["problem2/sinusoidal-log"] == scores["problem2/learned-checkpoint"] == 0
+
+
+def test_several_submissions_at_once_are_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "another")
+    result = command(tmp_path)
+    assert result.returncode == 2
+    assert "2 places" in result.stderr and "name one of them" in result.stderr
+
+
+def test_nothing_at_all(tmp_path):
+    result = command(tmp_path)
+    assert result.returncode == 1
+    assert "nothing to grade" in result.stdout
+
+
+def test_dates_are_only_remarked(folder):
+    old = 1_600_000_000
+    os.utime(folder / PROBLEM1 / "best_model.pth", (old, old))
+    assert grade(folder, EXPECTED, set()).remarks == grade(folder, EXPECTED, set(), "problem2").remarks
+    plain_weights(folder)
+    os.utime(folder / PROBLEM1 / "best_model.pth", (old, old))
+    report = grade(folder, EXPECTED, set())
+    assert report.passed
+    assert any("days older than training_log.json" in remark for remark in report.remarks)
