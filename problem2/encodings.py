@@ -133,7 +133,7 @@ def draw_learned(report: dict, path: Path) -> None:
     figures.save(
         figure,
         path,
-        f"Black line: the end of training, position {report['trained_positions'] - 1}. Mean cosine of neighbouring\n"
-        f"rows: trained {report['neighbour_cosine_trained']:+.2f}, untouched {report['neighbour_cosine_untouched']:+.2f}: "
-        "beyond the line the table is the noise it started as.",
+        f"Black line: end of training, position {report['trained_positions'] - 1}. Mean cosine of neighbouring\n"
+        f"rows: trained {report['neighbour_cosine_trained']:+.2f}, untouched "
+        f"{report['neighbour_cosine_untouched']:+.2f}: beyond the line the table is the noise it started as.",
     )

@@ -20,8 +20,9 @@ from problem2.dataset import Rows, load_test_set
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import SCHEMES
 
+IN_RANGE = 12  # where figures put the test set of the trained lengths 8 to 16
 COLLAPSED_AT = 0.99  # of all answers the same
-SCORES_AT_ONCE = 2**22  # attention scores of a batch, for each head: bounds memory at great lengths
+SCORES_AT_ONCE = 2**18  # attention scores of a batch, for each head: bounds memory at great lengths
 
 
 @torch.no_grad()
@@ -83,52 +84,55 @@ def style(name: str) -> dict:
     }
 
 
+Points = dict[str, dict[str, tuple[float, float, float, bool]]]  # scheme -> set -> share, low, high, collapsed
+
+
+def draw_panel(axes, points: Points, kind: str, title: str) -> None:
+    """Accuracy by length for one kind of negatives; a grey cross where a scheme has collapsed to one answer."""
+    ticks = set()
+    for name, sets in points.items():
+        places = {int(key.split("/")[1]): key for key in sets if key.startswith(kind)}
+        if kind == "extrapolation":
+            places[IN_RANGE] = "test"
+        lengths = sorted(places)
+        share, low, high, dead = zip(*(sets[places[length]] for length in lengths), strict=True)
+        axes.plot(lengths, share, **style(name), label=f"{name} ({share[-1]:.0%})")
+        axes.fill_between(lengths, low, high, alpha=0.12, color=style(name)["color"], linewidth=0)
+        crosses = [(length, s) for length, s, d in zip(lengths, share, dead, strict=True) if d]
+        if crosses:
+            axes.scatter(*zip(*crosses, strict=True), marker="x", s=90, color="#555555", zorder=5)
+        ticks |= set(lengths)
+    axes.axhline(0.5, color="#999999", linewidth=1)
+    axes.set(xscale="log", xlabel="length of the sequence (trained: 8 to 16)", title=title, ylim=(0.4, 1.02))
+    axes.set_xticks(sorted(ticks), ["8–16" if tick == IN_RANGE else str(tick) for tick in sorted(ticks)])
+    axes.minorticks_off()
+    axes.set_ylabel("share of right answers")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, title=f"(at {max(ticks)})", title_fontsize=8)
+
+
 def draw_curves(details: dict, path: Path, study: dict | None = None) -> None:
-    """Accuracy by length for both kinds of negatives; hollow crosses where a model answers one class for all."""
-    figure, panels = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True)
+    """Accuracy by length for both kinds of negatives: this run's models, with the spread over seeds if known."""
+    figure, panels = plt.subplots(1, 2, figsize=(13.5, 4.8))
+    points = {
+        name: {key: (n["accuracy"], *n["interval"], n["collapsed"]) for key, n in report["sets"].items()}
+        for name, report in details.items()
+    }
     kinds = (("extrapolation", "the course's negatives: L/3 random swaps"), ("adjacent", "one swap of two neighbours"))
     for axes, (kind, title) in zip(panels, kinds, strict=True):
-        for name, report in details.items():
-            sets = report["sets"]
-            lengths = sorted(int(key.split("/")[1]) for key in sets if key.startswith(kind))
-            numbers = [sets[f"{kind}/{length}"] for length in lengths]
-            axes.plot(lengths, [n["accuracy"] for n in numbers], **style(name), label=name)
-            axes.fill_between(
-                lengths, *zip(*(n["interval"] for n in numbers), strict=True), alpha=0.08, color=style(name)["color"]
-            )
-            dead = [(length, n["accuracy"]) for length, n in zip(lengths, numbers, strict=True) if n["collapsed"]]
-            axes.scatter(*zip(*dead, strict=True), marker="x", s=90, color="#555555", zorder=5) if dead else None
-            if study and name in study:
-                spread = [study[name].get(f"{kind}/{length}") for length in lengths]
-                if all(spread):
-                    axes.fill_between(
-                        lengths,
-                        [s["min"] for s in spread],
-                        [s["max"] for s in spread],
-                        alpha=0.2,
-                        color=style(name)["color"],
+        draw_panel(axes, points, kind, title)
+        for name in points if study else ():
+            sets = study[name]["sets"] if name in study else {}
+            for key in [key for key in sets if key in points[name]]:
+                length = IN_RANGE if key == "test" else int(key.split("/")[1])
+                if key.startswith(kind) or (key == "test" and kind == "extrapolation"):
+                    axes.vlines(
+                        length, sets[key]["min"], sets[key]["max"], color=style(name)["color"], linewidth=5, alpha=0.35
                     )
-        axes.axhline(0.5, color="#999999", linewidth=1)
-        axes.set(xscale="log", xlabel="length of the sequence (trained: 8 to 16)", title=title, ylim=(0.4, 1.02))
-        ticks = sorted(
-            {
-                tick
-                for report in details.values()
-                for key in report["sets"]
-                if "/" in key
-                for tick in [int(key.split("/")[1])]
-            }
-        )
-        axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        axes.minorticks_off()
-    panels[0].set_ylabel("share of right answers")
-    panels[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
-    note = " Darker bands: range over the seeds of `make study`." if study else ""
+    note = "\nThick bars: from the worst to the best of the seeds in study/study.json." if study else ""
     figures.save(
         figure,
         path,
-        "A grey cross: the model gives one answer to everything, so its share of right answers is that of the class."
-        + note,
+        "Bands: 95% intervals. A grey cross: one answer to everything, so that its share is that of a class." + note,
     )
 
 

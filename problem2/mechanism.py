@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 from lab import figures
 from lab.heads import HeadTap
 from problem2.dataset import Rows, load_test_set
-from problem2.extrapolation import judge, margins, style
+from problem2.extrapolation import SCORES_AT_ONCE, judge, margins, style
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import PositionScheme
 
@@ -107,12 +107,12 @@ class Narrow(Changed):
 
 CONDITIONS = {  # name -> (length, what is put in the scheme's place, what it is for people)
     "trained length": (TRAINED, Changed, "16 tokens"),
-    "stretched": (TRAINED, Stretched, "16 tokens, positions × 16"),
-    "shifted": (TRAINED, Shifted, f"16 tokens, positions + {SHIFT}"),
+    "stretched": (TRAINED, Stretched, "16 tokens,\npositions × 16"),
+    "shifted": (TRAINED, Shifted, f"16 tokens,\npositions + {SHIFT}"),
     "as it is": (LONG, Changed, "256 tokens"),
-    "squeezed": (LONG, Squeezed, "256 tokens at positions 0 … 15"),
-    "sharper": (LONG, Sharper, "256 tokens, scores × log n"),
-    "narrow": (LONG, Narrow, "256 tokens, 15 places seen"),
+    "squeezed": (LONG, Squeezed, "256 tokens,\nsqueezed into\npositions 0 … 15"),
+    "sharper": (LONG, Sharper, "256 tokens,\nscores × log n"),
+    "narrow": (LONG, Narrow, "256 tokens,\n15 places seen"),
 }
 
 
@@ -151,7 +151,7 @@ def neighbour_attention(model: SortingClassifier, sets: dict[int, Rows], rows: i
     for length in lengths:
         sequences = sets[length].sequences[sets[length].labels == 1][:rows].to(device)
         sums = {name: [0.0, 0.0] for name in heads}
-        for part in sequences.split(max(1, 2**22 // length**2)):
+        for part in sequences.split(max(1, SCORES_AT_ONCE // length**2)):
             tap = HeadTap()
             model(part, tap=tap)
             for name in heads:
@@ -168,36 +168,49 @@ def neighbour_attention(model: SortingClassifier, sets: dict[int, Rows], rows: i
     return {"lengths": lengths, "heads": heads, "best": best}
 
 
-def measure(model: SortingClassifier, data_dir: Path, batch_size: int = 512, rows: int = 200) -> dict:
-    """Both experiments on one model, on the first rows of each test set: what mechanism.json holds for a scheme."""
-    near = {length: load_test_set(data_dir, "adjacent", length).part(slice(rows)) for length in LENGTHS}
-    rough = {length: load_test_set(data_dir, "extrapolation", length).part(slice(rows)) for length in (TRAINED, LONG)}
+def test_sets(data_dir: Path, rows: int = 200) -> dict[str, dict[int, Rows]]:
+    """The first rows of the test sets that the experiments use, by kind and length."""
     return {
-        "causes": {
-            "extrapolation": causes(model, rough, batch_size),
-            "adjacent": causes(model, near, batch_size),
-        },
-        "neighbour_attention": neighbour_attention(model, near),
+        kind: {length: load_test_set(data_dir, kind, length).part(slice(rows)) for length in lengths}
+        for kind, lengths in (("extrapolation", (TRAINED, LONG)), ("adjacent", LENGTHS))
     }
 
 
-def draw_causes(mechanism: dict, path: Path, kind: str = "extrapolation") -> None:
-    """Accuracy under each condition, one row a scheme; a cross where the model answers one class for all."""
-    names = list(mechanism)
-    values = [[mechanism[name]["causes"][kind][condition]["accuracy"] for condition in CONDITIONS] for name in names]
-    figure, axes = plt.subplots(figsize=(9.5, 1.9 + 0.5 * len(names)))
-    labels = [text.replace(", ", ",\n").replace(" at ", "\nat ") for _, _, text in CONDITIONS.values()]
-    image = figures.heatmap(axes, values, names, labels, numbers=True, scale=(0.5, 1.0))
+def measure(model: SortingClassifier, data_dir: Path, batch_size: int = 512, rows: int = 200) -> dict:
+    """Both experiments on one model: what mechanism.json holds for a scheme."""
+    sets = test_sets(data_dir, rows)
+    return {
+        "causes": {kind: causes(model, its, batch_size) for kind, its in sets.items()},
+        "neighbour_attention": neighbour_attention(model, sets["adjacent"]),
+    }
+
+
+def draw_condition_grid(figure, axes, cells: dict[str, dict[str, tuple[float, bool]]]) -> None:
+    """{scheme: {condition: (accuracy, whether collapsed)}} as a grid, one row a scheme."""
+    values = [[cells[name][condition][0] for condition in CONDITIONS] for name in cells]
+    labels = [text for _, _, text in CONDITIONS.values()]
+    image = figures.heatmap(axes, values, list(cells), labels, numbers=True, scale=(0.5, 1.0))
     axes.set_aspect("auto")
     axes.xaxis.tick_top()
+    axes.tick_params(axis="x", labelsize=8.5)
     axes.axvline(2.5, color="black", linewidth=1.5)
-    for row, name in enumerate(names):
+    for row, name in enumerate(cells):
         for column, condition in enumerate(CONDITIONS):
-            if mechanism[name]["causes"][kind][condition]["collapsed"]:
+            if cells[name][condition][1]:
                 axes.text(
                     column + 0.36, row, "×", ha="center", va="center", color="#D55E00", fontsize=13, weight="bold"
                 )
     figure.colorbar(image, ax=axes, label="share of right answers")
+
+
+def draw_causes(mechanism: dict, path: Path, kind: str = "extrapolation") -> None:
+    """Accuracy under each condition, one row a scheme; a cross where the model answers one class for all."""
+    cells = {
+        name: {c: (n["accuracy"], n["collapsed"]) for c, n in report["causes"][kind].items()}
+        for name, report in mechanism.items()
+    }
+    figure, axes = plt.subplots(figsize=(11, 1.9 + 0.42 * len(cells)))
+    draw_condition_grid(figure, axes, cells)
     figures.save(
         figure,
         path,

@@ -30,8 +30,8 @@ def as_flags(settings) -> list[str]:
     return flags
 
 
-def run_all(script: Path, runs: list, workers: int) -> None:
-    """One process for each settings object in `runs`; their lines come out under the scheme's name.
+def run_all(script: Path, runs: dict, workers: int) -> None:
+    """One process for each settings object in `runs` (label -> settings); its lines come out under its label.
 
     A run that fails does not stop the others; at the end all that failed are named. Ctrl-C stops them all.
     """
@@ -39,13 +39,12 @@ def run_all(script: Path, runs: list, workers: int) -> None:
     children, lock = [], threading.Lock()
     stopped = threading.Event()
 
-    def run_one(settings) -> str | None:
-        (name,) = settings.encoding
+    def run_one(name: str) -> str | None:
         with lock:
             if stopped.is_set():
                 return None
             child = subprocess.Popen(
-                [sys.executable, str(script), *as_flags(settings)],
+                [sys.executable, str(script), *as_flags(runs[name])],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

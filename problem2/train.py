@@ -31,7 +31,7 @@ from problem2.side_by_side import run_all
 
 HERE = Path(__file__).resolve().parent
 KIND = "problem2/sorting"
-POOLING = {"course": "mean", "strict": "max"}  # of each protocol
+PROTOCOLS = {"course": "mean", "strict": "max"}  # and how each pools
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Settings:
     encoding: tuple[str, ...] = setting(
         (), f"{', '.join(SCHEMES)} (left out: all)", choices=(*SCHEMES,), metavar="NAME"
     )
-    protocol: str = setting("course", "where rows come from and how places are pooled", choices=(*POOLING,))
+    protocol: str = setting("course", "where rows come from and how places are pooled", choices=(*PROTOCOLS,))
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
     batch_size: int = setting(128, "rows in a step", minimum=1)
@@ -68,7 +68,7 @@ def build(settings: Settings) -> SortingClassifier:
         d_ff=settings.d_ff,
         dropout=settings.dropout,
         max_len=settings.max_len,
-        pooling=POOLING[settings.protocol],
+        pooling=PROTOCOLS[settings.protocol],
         causal=settings.causal,
     )
 
@@ -124,7 +124,7 @@ def main(settings: Settings) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if len(names) > 1 and parallel.world() == 1 and device.type == "cpu" and cores > 1:
         load_or_generate(settings.data_dir)  # once, before several processes would
-        run_all(Path(__file__), [replace(settings, encoding=(name,)) for name in names], cores)
+        run_all(Path(__file__), {name: replace(settings, encoding=(name,)) for name in names}, cores)
     else:
         for name in names:
             train_one(replace(settings, encoding=(name,)), device)

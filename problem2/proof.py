@@ -1,0 +1,91 @@
+"""Is a one-layer window model right on every sequence there is? All its situations are few enough to be tried.
+
+With one layer, a window of one place on either side and max pooling, the vote of a place depends on its value and
+its two neighbours alone, and the sequence is called unsorted exactly when some place votes so. There are 100³
+triples, and 100² pairs at either end. If
+
+  (1) no place in an ordered triple or pair votes "not sorted", no sorted sequence is ever refused;
+  (2) for every step down a > b, either the place of a votes "not sorted" whatever x ≤ a precedes it, or the place
+      of b does so whatever follows it, then the first step down of any unsorted sequence is always found,
+
+and the model is right on every sequence of two or more values of any length, not only on those that were tried.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from problem2.dataset import LARGEST
+from problem2.model import SortingClassifier
+from problem2.positional_encoding import WindowPositionalEncoding
+
+COUNT = LARGEST + 1
+
+
+def can_be_tried(model: SortingClassifier) -> bool:
+    its_window = isinstance(model.scheme, WindowPositionalEncoding) and model.scheme.REACH == 1
+    return its_window and len(model.layers) == 1 and model.pooling == "max"
+
+
+@torch.no_grad()
+def every_vote(model: SortingClassifier) -> tuple[Tensor, Tensor, Tensor]:
+    """How far "not sorted" is ahead in the vote of a place, in every situation:
+
+    middle [a, b, c] for b between a and c, first [a, b] for a at the start, last [b, c] for c at the end.
+    """
+    values = torch.arange(COUNT)
+    middle = torch.empty(COUNT, COUNT, COUNT)
+    for a in range(COUNT):
+        triples = torch.cartesian_prod(torch.tensor([a]), values, values)
+        votes, _ = model.votes(triples)
+        ahead = (votes[..., 0] - votes[..., 1]).reshape(COUNT, COUNT, 3)
+        middle[a] = ahead[..., 1]
+    votes, _ = model.votes(torch.cartesian_prod(values, values))
+    first, last = (votes[..., 0] - votes[..., 1]).reshape(COUNT, COUNT, 2).unbind(-1)
+    return middle, first, last
+
+
+def check(middle: Tensor, first: Tensor, last: Tensor) -> dict:
+    """Both conditions of the proof on every situation, with the margins by which they hold (logits)."""
+    values = torch.arange(COUNT)
+    a, b, c = values[:, None, None], values[None, :, None], values
+    in_order, pair_in_order = (a <= b) & (b <= c), values[:, None] <= values
+    quiet = torch.cat([middle[in_order], first[pair_in_order], last[pair_in_order]])
+    # The place of b in (b, c): whatever stands before it and is no step down itself, or nothing.
+    before = torch.minimum(middle.masked_fill(a > b, torch.inf).amin(0), first)
+    # The place of b in (a, b): whatever follows, or nothing.
+    after = torch.minimum(middle.amin(2), last)
+    found = torch.maximum(before, after)[~pair_in_order]
+    false_alarms, missed = int((quiet >= 0).sum()), int((found <= 0).sum())
+    return {
+        "situations": middle.numel() + first.numel() + last.numel(),
+        "ordered_situations": len(quiet),
+        "false_alarms": false_alarms,
+        "steps_down": len(found),
+        "missed_steps_down": missed,
+        "margin_of_silence": -quiet.max().item(),
+        "margin_of_alarm": found.min().item(),
+        "holds": false_alarms == 0 and missed == 0,
+    }
+
+
+def prove(model: SortingClassifier) -> dict | None:
+    """None where the model is not one whose situations can all be tried."""
+    return check(*every_vote(model.cpu().eval())) if can_be_tried(model) else None
+
+
+def as_sentence(report: dict) -> str:
+    if report["holds"]:
+        return (
+            f"right on every sequence of any length: all {report['situations']:,} situations of a place were tried; "
+            f"silence by at least {report['margin_of_silence']:.1f} and alarm by {report['margin_of_alarm']:.1f} logits"
+        )
+    return (
+        f"not right on every sequence: {report['false_alarms']:,} of {report['ordered_situations']:,} ordered "
+        f"situations raise an alarm, "
+        f"{report['missed_steps_down']:,} of {report['steps_down']:,} steps down can be missed"
+    )
