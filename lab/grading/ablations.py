@@ -11,7 +11,22 @@ PLACE = {"encoder", "decoder", "enc", "dec", "self", "cross", "attn", "attention
 PLACE |= {"head", "heads", "h", "src", "blocks"}
 DROPS = {"drop", "drops", "decrease", "delta", "impact", "importance", "difference", "change", "degradation"}
 WITHOUT = ACCURACY | {"ablated", "without", "score", "after", "zero", "zeroed", "value", "test", "mean", "overall"}
-WITHOUT |= {"ablation", "ablations", "results", "single", "removed", "ablate", "per", "sequence", "exact"}
+WITHOUT |= {
+    "removed",
+    "sequence",
+    "exact",
+    "masked",
+    "masking",
+    "pruned",
+    "disabled",
+    "removal",
+    "performance",
+    "metric",
+    "val",
+    "seq",
+    "effect",
+}
+SAYS_NOTHING = {"ablation", "ablations", "ablate", "results", "result", "single", "individual", "per", "data"}
 NEVER = LOSS | {"std", "low", "high", "ci", "interval", "count", "rank", "entropy", "seconds", "samples", "rows", "n"}
 NEVER |= {"config", "settings", "args", "seed", "num", "by", "number", "total", "versions", "threads"}
 
@@ -40,11 +55,13 @@ def read_ablation(value) -> Ablation:
         elif said & BASELINE and not said & (NEVER | DROPS):
             baselines.append((len(path), not said & ACCURACY, amount))
         else:
-            head, measure = _head_of(path)
-            if head and not set(measure) & NEVER:
-                tables.setdefault(measure, {})[head] = amount
+            head, before, after = _head_of(path)
+            if head and not {*before, *after} & NEVER:
+                tables.setdefault((before, after), {})[head] = amount
     baseline = min(baselines, key=lambda entry: entry[:2])[2] if baselines else None
-    without, drops = _best_table(tables, WITHOUT), _best_table(tables, DROPS)
+    without, drops = _plainest(tables, drops=False), _plainest(tables, drops=True)
+    if not drops and _are_drops(tables.get(((), ()), {}), baseline):
+        without, drops = {}, tables[(), ()]
     return _in_shares(baseline, without, drops, samples)
 
 
@@ -57,7 +74,8 @@ def _in_shares(baseline: float | None, without: dict, drops: dict, samples: int 
     ablation.without = {head: accuracy / divisor for head, accuracy in without.items()}
     if not without and drops:
         by = 100.0 if any(math.isfinite(drop) and abs(drop) > 1.5 for drop in drops.values()) else divisor
-        ablation.drops = {head: drop / by for head, drop in drops.items()}
+        sign = -1 if sum(drops.values()) < 0 else 1  # "change": -0.3
+        ablation.drops = {head: sign * drop / by for head, drop in drops.items()}
         from_baseline(ablation, ablation.baseline)
     return ablation
 
@@ -69,45 +87,52 @@ def from_baseline(ablation: Ablation, baseline: float | None) -> None:
         ablation.notes.append("accuracies without a head follow from drops")
 
 
-def _head_of(path: Keys) -> tuple[str | None, tuple[str, ...]]:
-    """Split the keys to a number into the head they name and what was measured of it.
+def _head_of(path: Keys) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
+    """Split the keys to a number into the head they name and what is said before and after of the measure.
 
-    ("heads", "encoder.0.self.head1", "zero", "accuracy") -> ("encoder 0 self head 1", ("zero", "accuracy"))
-    ("encoder", "0", "1") -> ("encoder 0 1", ()); no head: (None, …)
+    ("zero", "encoder.0.self.head1", "accuracy") -> "encoder 0 self head 1", ("zero",), ("accuracy",)
+    ("encoder", "0", "1") -> "encoder 0 1", (), (); no head: None, …
     """
-    place, measure, complete = [], [], False
+    place, before, after, complete = [], [], [], False
     for key in path:
         said = words(key)
         numbered = any(word.isdigit() for word in said)
-        is_place = bool(said) and all(word in PLACE or word.isdigit() for word in said)
-        if is_place and not complete and not (measure and place):
-            place += said
-        elif numbered and not place and {"head", "h", *PLACE} & set(said):  # "ablate_encoder_0_head_1_accuracy"
-            place += [word for word in said if word in PLACE or word.isdigit()]
-            measure += [word for word in said if word not in PLACE and not word.isdigit()]
+        rest = [word for word in said if word not in PLACE | SAYS_NOTHING and not word.isdigit()]
+        if not complete and not after and (not rest or (numbered and not any(word.isdigit() for word in place))):
+            place += [
+                word for word in said if word in PLACE or word.isdigit()
+            ]  # also "ablate_encoder_0_head_1_accuracy"
+            (after if numbered else before).extend(rest)
+        elif any(word.isdigit() for word in place):
+            after += rest + (["by"] if numbered else [])
         else:
-            measure += [word for word in said if not word.isdigit()]
-            if numbered:
-                measure.append("by")
+            before += rest
         complete = complete or (bool({"head", "h"} & set(said)) and said[-1].isdigit())
     ids = [word for word in place if word.isdigit()]
     if not ids or not set(place) & PLACE or len(ids) > 3:
-        return None, ()
+        return None, (), ()
     name = [word for word in place if word not in ("heads", "layers", "blocks")]
-    return " ".join(name), tuple(word for word in measure if word not in PLACE)
+    return " ".join(name), tuple(before), tuple(after)
 
 
-def _best_table(tables: dict[tuple[str, ...], dict[str, float]], wanted: set[str]) -> dict[str, float]:
-    """The table whose measure is plainest among those that say nothing but `wanted` (or, for accuracies, nothing)."""
+def _plainest(tables: dict, drops: bool) -> dict[str, float]:
+    """Of the tables of drops, or of accuracies, the one whose measure needs the fewest and best known words.
+
+    What stands nearest to the number tells what it is: {"importance": {head: {"accuracy": 0.9}}} is an accuracy.
+    """
     fitting = []
-    for measure, table in tables.items():
-        is_drop = bool(set(measure) & DROPS)
-        if wanted is DROPS:
-            if is_drop and set(measure) <= DROPS | WITHOUT:
-                fitting.append((len(measure), table))
-        elif not is_drop and set(measure) <= WITHOUT:
-            fitting.append((len(measure) + ("mean" in measure), table))
-    if not fitting:
-        return {}
-    plainest = min(fitting, key=lambda entry: (-len(entry[1]), entry[0]))
-    return plainest[1]
+    for (before, after), table in tables.items():
+        telling = set(after or before)
+        strange = {*before, *after} - WITHOUT - DROPS
+        if bool(telling & DROPS) == drops and (not strange & set(after) or telling & ACCURACY):
+            rank = (len(strange), -len(table), len(before) + len(after) + ("mean" in before + after))
+            fitting.append((rank, table))
+    return min(fitting, key=lambda entry: entry[0])[1] if fitting else {}
+
+
+def _are_drops(bare: dict[str, float], baseline: float | None) -> bool:
+    """Whether numbers without a word for what they are must be drops: some below 0, or most of them about 0."""
+    if not bare or baseline is None:
+        return False
+    middle = sorted(bare.values())[len(bare) // 2]
+    return min(bare.values()) < 0 or (middle < 0.1 * baseline and max(bare.values()) < 1.01 * baseline)

@@ -132,6 +132,29 @@ def ablation_of_drops(folder: Path) -> None:
     write(folder, ABLATION, {"baseline": 99.85, "ablations": drops})
 
 
+def ablation_of_importances(folder: Path) -> None:
+    """Numbers without a word for what they are, most of them about 0 and one below: drops."""
+    drops = [0.9985 - value for value in accuracies(folder).values()]
+    matrix = [drops[:4], drops[4:8], [*drops[8:11], -0.0005]]
+    write(folder, ABLATION, {"baseline_accuracy": 0.9985, "head_ablation": {"encoder": matrix}})
+
+
+def ablation_under_importance(folder: Path) -> None:
+    """What stands nearest to a number tells what it is."""
+    values = enumerate(accuracies(folder).values())
+    heads = {f"enc_l{n // 4}_h{n % 4}": {"masked_accuracy": v, "accuracy_change": v - 0.9985} for n, v in values}
+    write(folder, ABLATION, {"original_accuracy": 0.9985, "head_importance": heads, "num_heads": 4, "num_layers": 2})
+
+
+def ablation_in_layers(folder: Path) -> None:
+    values = accuracies(folder).values()
+    heads = {"encoder_self": {}, "decoder_cross": {}}
+    for n, value in enumerate(values):
+        stack = heads["encoder_self" if n < 8 else "decoder_cross"]
+        stack.setdefault(f"layer_{n // 4}", {})[f"head_{n % 4}"] = {"drop": 0.9985 - value, "relative_drop_pct": 1.0}
+    write(folder, ABLATION, {"baseline": 0.9985, "ablation": heads})
+
+
 def in_percent(folder: Path) -> None:
     values = {head: {"ablated": 100 * value} for head, value in accuracies(folder).items()}
     write(folder, ABLATION, {"baseline": 99.85, "heads": values})
@@ -173,6 +196,15 @@ def table_of_lists(folder: Path) -> None:
 def table_with_lengths(folder: Path) -> None:
     rows = {name: [0.99, *row.values()] for name, row in load(folder, TABLE).items()}
     write(folder, TABLE, {"test_lengths": [16, 32, 64, 128, 256], "accuracies": rows})
+
+
+def table_with_own_lengths(folder: Path) -> None:
+    table = load(folder, TABLE)
+    rows = {
+        f"{name}_encoding": {"lengths": [int(n) for n in row], "accuracies": [*row.values()]}
+        for name, row in table.items()
+    }
+    write(folder, TABLE, {"results": rows})
 
 
 def table_by_length(folder: Path) -> None:
@@ -225,11 +257,15 @@ LAYOUTS: list[Callable[[Path], None]] = [
     ablation_of_lists,
     ablation_of_records,
     ablation_of_drops,
+    ablation_of_importances,
+    ablation_under_importance,
+    ablation_in_layers,
     in_percent,
     other_names,
     log_of_epochs,
     table_of_lists,
     table_with_lengths,
+    table_with_own_lengths,
     table_by_length,
     table_of_records,
     moved_files,
