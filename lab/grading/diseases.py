@@ -4,10 +4,11 @@ Logs, tables and figures are here; diseases_of_weights.py and diseases_of_ablati
 """
 
 import math
+import re
 from collections.abc import Iterator
 
-from lab.grading.checks import SAME, SERIES, percent
-from lab.grading.diseases_of_ablations import ROUNDED, ablation_diseases, known_value
+from lab.grading.checks import ROUNDED, SAME, SERIES, is_constant, percent
+from lab.grading.diseases_of_ablations import ablation_diseases, known_value
 from lab.grading.diseases_of_weights import another_run, another_shape, broken_weights
 from lab.grading.layouts import ACCURACY, LOSS, in_shares, leaves, number
 from lab.grading.logs import WHOLE_ANSWER
@@ -105,34 +106,55 @@ def two_modes(item: dict, submission: Submission) -> Iterator[Finding]:
             if mode and not any(key.isdigit() for key in keys):
                 found[mode].append(value)
         divisor = in_shares(found["forced"] + found["greedy"])
+        log = submission.log_or_none(item["file"])
+        if not found["forced"] and log and log.test_acc is not None:  # then the plain number is the other one
+            found["forced"] = [log.test_acc * divisor]
         if found["forced"] and found["greedy"]:
             forced, greedy = (max(values) / divisor for values in found.values())
             if abs(forced - greedy) > SAME:
-                evidence = f"{percent(forced)} with teacher forcing, {percent(greedy)} with greedy decoding"
+                evidence = f"{percent(forced)} (teacher forcing), {percent(greedy)} with greedy decoding"
                 yield Finding("two-modes", item["id"], name, evidence, item["two_modes"], 0.5)
 
 
 def constant_rows(item: dict, submission: Submission) -> Iterator[Finding]:
     """The accuracy at each length is what one answer for every row gets: the model tells nothing apart."""
     table = submission.table(item)
-    shares = {int(length): share for length, share in item["class_shares"].items()}
     for name, row in table.rows.items():
-        lengths = [length for length in shares if length in row]
-        same = all(
-            min(abs(row[length] - shares[length]), abs(row[length] - 1 + shares[length])) < ROUNDED
-            for length in lengths
-        )
-        if len(lengths) < 3 or not same or name in item["unlearnable"] or in_range(item, submission, name):
+        if not is_constant(item, row) or name in item["unlearnable"] or _says_so(name, item, submission):
             continue
-        listed = ", ".join(f"{row[length]:.3f} at {length}" for length in lengths)
+        listed = ", ".join(
+            f"{row[int(length)]:.3f} at {length}" for length in item["class_shares"] if int(length) in row
+        )
+        solved = in_range(item, submission, name)
         yield Finding(
             "constant-classifier",
             item["id"],
             item["file"],
             f"{name}: {listed}: exactly the share of one class in each of the course's test sets",
-            "the model gives every row the same answer; these are not accuracies near chance but no answer at all",
-            1 / len(item["required"]),
+            "beyond its training lengths the model gives every row the same answer: say so, and not that it is right "
+            "on about half"
+            if solved
+            else "the model gives every row the same answer; these are not accuracies near chance but no answer at all",
+            0.0 if solved else 1 / len(item["required"]),
         )
+
+
+CONFESSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
+
+
+def _says_so(name: str, item: dict, submission: Submission) -> bool:
+    """Whether a file beside the table says of this model that it collapsed to one answer."""
+    folder = submission.find(item["file"]).rpartition("/")[0]
+    for path in submission.tree.under(folder, ".json")[:20]:
+        try:
+            content = submission.tree.json(path)
+        except Unreadable:
+            continue
+        for keys, leaf in leaves(content):
+            said = " ".join([*keys, str(leaf) if leaf else ""]).lower()
+            if leaf and name in said and CONFESSED.search(said):
+                return True
+    return False
 
 
 def in_range(item: dict, submission: Submission, name: str) -> bool:

@@ -5,12 +5,10 @@ import re
 from collections.abc import Iterator
 
 from lab.grading.ablations import Ablation
-from lab.grading.checks import SAME, percent
+from lab.grading.checks import ROUNDED, SAME, by_chance, percent
 from lab.grading.layouts import leaves, number
 from lab.grading.reading import Unreadable, shown
 from lab.grading.submission import Finding, Submission
-
-ROUNDED = 0.0006  # shares are often written with three decimals
 
 
 def ablation_diseases(item: dict, submission: Submission) -> Iterator[Finding]:
@@ -37,10 +35,7 @@ def _two_baselines(item: dict, ablation: Ablation, test: float | None) -> list[F
     """Exact match under teacher forcing and under greedy decoding is the same number, always."""
     if ablation.baseline is None or test is None or not (0 <= test <= 1 and 0 <= ablation.baseline <= 1):
         return []
-    difference = abs(ablation.baseline - test)
-    middle, rows = (ablation.baseline + test) / 2, min(ablation.samples or 500, item["test_rows"])
-    by_chance = 0.0 if rows == item["test_rows"] else 3 * math.sqrt(middle * (1 - middle) / rows)
-    if difference <= max(by_chance, SAME):
+    if abs(ablation.baseline - test) <= max(SAME, by_chance(item, ablation, test)):
         return []
     return [
         Finding(

@@ -234,6 +234,12 @@ def moved_files(folder: Path) -> None:
     (folder / "problem2").rename(folder / "Problem2")
 
 
+def collapse_told(folder: Path) -> None:
+    """One class for all beyond the range is no disease where it is said."""
+    change(folder, TABLE, sinusoidal=SHARES)
+    write(folder, f"{PROBLEM2}/extrapolation/details.json", {"sinusoidal": {"32": {"collapsed": True}}})
+
+
 def plain_weights(folder: Path) -> None:
     torch.save(weights(), folder / PROBLEM1 / "best_model.pth")
 
@@ -269,6 +275,7 @@ LAYOUTS: list[Callable[[Path], None]] = [
     table_by_length,
     table_of_records,
     moved_files,
+    collapse_told,
     plain_weights,
     weights_with_company,
 ]
@@ -295,6 +302,10 @@ def one_class_at_each_length(folder: Path) -> None:
     for name in ("training_log.json", "best_model.pth", "training_curves.png"):
         (folder / PROBLEM2 / "sinusoidal" / name).unlink()
     change(folder, TABLE, sinusoidal={"32": 0.546, "64": 0.514, "128": 0.482, "256": 0.512})
+
+
+def one_class_beyond(folder: Path) -> None:
+    change(folder, TABLE, sinusoidal=SHARES)
 
 
 def baseline(value: float, test: float | None = None) -> Callable[[Path], None]:
@@ -367,6 +378,10 @@ def two_modes(folder: Path) -> None:
     change(folder, f"{PROBLEM1}/training_log.json", test_teacher_forcing_accuracy=0.9985, test_greedy_accuracy=0.349)
 
 
+def greedy_apart(folder: Path) -> None:
+    change(folder, f"{PROBLEM1}/training_log.json", greedy={"exact_match": 34.9, "digit_accuracy": 80.0})
+
+
 def impossible_ablation(folder: Path) -> None:
     change(folder, ABLATION, heads=accuracies(folder) | {HEADS[3]: -0.3})
 
@@ -405,6 +420,8 @@ DISEASES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "the loss never leaves ln 2": (flat_loss, {"flat-loss"}),
     "one class, in and beyond the range": (one_class_everywhere, {"flat-loss", "constant-classifier"}),
     "one class at each length": (one_class_at_each_length, {"constant-classifier", "missing-deliverables"}),
+    "one class beyond the range only": (one_class_beyond, {"constant-classifier"}),
+    "greedy decoding against the rest": (greedy_apart, {"two-modes"}),
     "two baselines": (baseline(0.5495), {"two-baselines"}),
     "the first digit given": (baseline(0.412), {"two-baselines", "first-digit-given"}),
     "the first digit given, nearly all the rest right": (baseline(0.4105, 0.4105), {"first-digit-given"}),
