@@ -26,6 +26,7 @@ from problem1.text.train import PROBLEM, load_model
 from problem1.text.train import Settings as Training
 
 RESULTS = PROBLEM / "results" / "text"
+STUDIED = 2000  # test sums that the heads are switched off on, one after the other
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Settings:
     model_path: Path = setting(RESULTS / "best_model.pth", "checkpoint to analyse", metavar="FILE")
     data_dir: Path = setting(Training.data_dir, "folder of the rows", metavar="DIR")
     output_dir: Path = setting(RESULTS, "folder for numbers and figures", metavar="DIR")
-    num_samples: int = setting(2000, "test sums that the heads are studied on", minimum=1)
+    num_samples: int = setting(10_000, "most sums asked of each kind", minimum=1)
     largest: int = setting(100_000, "digits of the largest sum that cost is measured on", minimum=10)
 
 
@@ -55,7 +56,7 @@ class Report:
 
 def main(settings: Settings) -> None:
     model, training = load_model(settings.model_path)
-    tests = load_or_generate(settings.data_dir)["test"][: settings.num_samples]
+    tests = load_or_generate(settings.data_dir)["test"][: min(settings.num_samples, STUDIED)]
     report = Report(settings, training)
     if training.scheme == "places":
         proof.draw(prove(model, report), settings.output_dir / "proof.png")
@@ -63,7 +64,7 @@ def main(settings: Settings) -> None:
         scaling.draw(measure_cost(settings, report), settings.output_dir / "scaling.png")
     else:
         print(f"a model with {training.scheme} positions: proof, heads and cost are about places alone")
-    measure_lengths(model, training, report)
+    measure_lengths(model, training, report, settings.num_samples)
     compared = settings.output_dir / "length_generalisation.json"
     if compared.exists():
         study.draw(read_json(compared, "run study.py again."), compared.with_suffix(".png"))
@@ -94,8 +95,8 @@ def measure_cost(settings: Settings, report: Report) -> dict:
     return report.write("scaling.json", numbers, said)
 
 
-def measure_lengths(model, training: Training, report: Report) -> dict:
-    numbers = {"lengths": lengths.by_length(model, training), "shapes": lengths.by_shape(model, training)}
+def measure_lengths(model, training: Training, report: Report, most: int) -> dict:
+    numbers = {"lengths": lengths.by_length(model, training, most), "shapes": lengths.by_shape(model, training, most)}
     parts = [its[kind] for its in numbers["lengths"].values() for kind in ("random", "chain")]
     parts += numbers["shapes"].values()
     right, of = (sum(part[name] for part in parts) for name in ("right", "of"))

@@ -6,6 +6,7 @@ and one with a carry through every place, from text to text, one symbol at a tim
 
 import math
 import multiprocessing
+import re
 import sys
 import time
 from pathlib import Path
@@ -25,10 +26,12 @@ FIT_FROM = 1_000  # below, a process's start weighs more than its sum
 
 def peak_megabytes() -> float:
     """The most memory this process has held so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux, where getrusage would begin with the peak of the parent process
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text()).group(1)) / 1024
     import resource
 
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used / (2**20 if sys.platform == "darwin" else 2**10)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def measure_one(model_path: str, digits: int) -> dict:
@@ -92,16 +95,17 @@ def draw(numbers: dict, path: Path) -> None:
     for axes, name, label, slope, number in panels:
         points = [(size["digits"], size[name]) for size in sizes if size[name] > 0]
         style = {"color": COLOURS[number], "marker": MARKS[number], "linestyle": LINES[number]}
-        axes.plot(*zip(*points, strict=True), **style, label="measured")
-        x, y = points[-1]
-        axes.plot(digits, [y * d / x for d in digits], color="#999999", linewidth=1, label="proportional to digits")
+        if points:  # the smallest sums need no memory that the process does not have already
+            x, y = points[-1]
+            axes.plot(*zip(*points, strict=True), **style, label="measured")
+            axes.plot(digits, [y * d / x for d in digits], color="#999999", linewidth=1, label="proportional to digits")
+            axes.legend()
         axes.set(xscale="log", yscale="log", xlabel="digits of each operand", ylabel=label)
         axes.set_title(
             ""
             if numbers[slope] is None
             else f"slope from {numbers['fitted_from_digits']:,} digits: {numbers[slope]:.2f}"
         )
-        axes.legend()
     largest = sizes[-1]
     save(
         figure,

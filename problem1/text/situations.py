@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from problem1.text.dataset import BLANK, END, PAD, START, SYMBOLS, written_before
 
 ABSENT = PAD  # stands for "there is nothing": below the first place, before the first symbol
+DIGITS = tuple(range(10))
 
 
 class Situation(NamedTuple):
@@ -62,17 +63,17 @@ class Place(NamedTuple):
         total = self.carry + sum(digit for digit in (self.a, self.b) if digit != BLANK)
         return total % 10, total // 10
 
-    def above(self, digit: int) -> list[int]:
+    def above(self, digit: int, digits: tuple[int, ...]) -> tuple[int, ...]:
         """What may stand above `digit` of an operand: a number ends for good, and begins with 0 only if it is 0."""
         if digit == BLANK:
-            return [BLANK]
+            return (BLANK,)
         may_end = digit != 0 or self.last == START
-        return [*range(10), BLANK] if may_end else [*range(10)]
+        return (*digits, BLANK) if may_end else digits
 
 
-@lru_cache(maxsize=1)
-def every_situation() -> dict[Situation, tuple[str, str]]:
-    """Each situation that can occur, with a shortest sum that contains it."""
+@lru_cache(maxsize=2)
+def every_situation(digits: tuple[int, ...] = DIGITS) -> dict[Situation, tuple[str, str]]:
+    """Each situation that can occur in sums of numbers with these digits (1 must be one), with a shortest such sum."""
     found: dict[Situation, tuple[str, str]] = {}
     below: dict[Place, Place | None] = {}  # how a place was first reached
     queue: deque[Place] = deque()
@@ -84,14 +85,14 @@ def every_situation() -> dict[Situation, tuple[str, str]]:
             below[place] = parent
             queue.append(place)
 
-    for a in range(10):
-        for b in range(10):
+    for a in digits:
+        for b in digits:
             reach(Place(a, b, START, 0), Situation(a, b, ABSENT, ABSENT, START, ABSENT), None)
     while queue:
         place = queue.popleft()
         symbol, carry = place.symbol()
-        for a in place.above(place.a):
-            for b in place.above(place.b):
+        for a in place.above(place.a, digits):
+            for b in place.above(place.b, digits):
                 here = Place(a, b, symbol, carry)
                 reach(here, Situation(a, b, place.a, place.b, symbol, place.last), place)
     return found

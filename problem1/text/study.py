@@ -28,7 +28,7 @@ from lab.provenance import provenance
 from lab.settings import as_plain, parse, run, setting
 from problem1.text import train
 from problem1.text.dataset import load_or_generate
-from problem1.text.lengths import COUNTS, by_length
+from problem1.text.lengths import by_length
 from problem1.text.proof import prove
 
 RESULTS = train.PROBLEM / "results" / "text"
@@ -83,7 +83,6 @@ def one_run(job: tuple[str, train.Settings, int]) -> dict:
         if {key: measured.get(key) for key in wanted} == wanted:
             return measured
     model, _ = train.load_model(settings.output_dir / "best_model.pth")
-    counts = {length: tuple(min(samples, count) for count in kinds) for length, kinds in COUNTS.items()}
     measured = wanted | {
         "scheme": settings.scheme,
         "order": settings.order,
@@ -95,7 +94,7 @@ def one_run(job: tuple[str, train.Settings, int]) -> dict:
         "training_seconds": log["seconds"],
         "first_perfect_epoch": log["first_perfect_epoch"],
         "test_acc": log["test_acc"],
-        "lengths": by_length(model, settings, counts),
+        "lengths": by_length(model, settings, samples),
         "proof": _short(prove(model)) if settings.scheme == "places" else None,
     }
     write_json(measured_path, measured)
