@@ -4,7 +4,7 @@ attention_patterns/<head>.png      one head: its mean pattern over the test rows
 attention_patterns/overview.png    all heads' mean patterns on one page
 attention_patterns/<a>+<b>.png     one sum: every head's pattern
 examples/<a>+<b>.png               one sum: the answer, how sure, and where each digit of it looked
-The numbers of all of them: attention_patterns/patterns.json and examples/examples.json.
+The numbers of all of them: attention_patterns/patterns.json and examples/examples.json (asked.json).
 """
 
 import contextlib
@@ -271,20 +271,32 @@ def draw_examples(subject: Subject, examples: dict) -> None:
 
 
 def remove_outdated(output_dir: Path) -> None:
-    """The figures of the examples that an earlier run listed: they may show another model."""
-    with contextlib.suppress(UserError, KeyError, TypeError):
-        for record in read_json(output_dir / "examples/examples.json", "")["examples"]:
-            name = Path(f"{record['sum']}.png").name
-            for folder in ("examples", "attention_patterns"):
-                (output_dir / folder / name).unlink(missing_ok=True)
+    """The figures of the examples that earlier runs listed: they may show another model."""
+    for listing in (output_dir / "examples/examples.json", output_dir / "examples/asked.json"):
+        with contextlib.suppress(UserError, KeyError, TypeError):
+            for record in read_json(listing, "")["examples"]:
+                name = Path(f"{record['sum']}.png").name
+                for folder in ("examples", "attention_patterns"):
+                    (output_dir / folder / name).unlink(missing_ok=True)
+            listing.unlink()
 
 
-def answer_examples(subject: Subject, sums: Sums, why: list[str]) -> dict:
-    """Write examples/ for these sums."""
+def answer_examples(subject: Subject, count: int) -> dict:
+    """Write examples/ for sums that tell a story."""
     remove_outdated(subject.output_dir)
-    examples = subject.write("examples/examples.json", {"examples": examine(subject.model, sums, why)})
+    records = examine(subject.model, *telling_examples(subject, count))
+    examples = subject.write("examples/examples.json", {"examples": records})
     draw_examples(subject, examples)
     return examples
+
+
+def answer_asked(subject: Subject, pairs: list[tuple[int, int]]) -> dict:
+    """The same for the sums that a user asks for, beside those that are there."""
+    sums = as_sums(pairs, subject.num_digits)
+    records = examine(subject.model, sums, ["asked for"] * len(sums))
+    asked = subject.write("examples/asked.json", {"examples": records})
+    draw_examples(subject, asked)
+    return asked
 
 
 def answer(subject: Subject, examples: dict) -> dict:

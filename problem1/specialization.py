@@ -11,6 +11,7 @@ spread           entropy, as a share of the most there can be: 0 one symbol, 1 a
 stability        how alike its patterns are from sum to sum: 1 minus the distance (total variation) to its mean
                  pattern. A head of 1 looks at positions, whatever stands there; below that, at what stands there
 
+The first digit of the answer belongs to no column of the operands and counts for neither kind of column.
 Every number is a mean over the test rows with its 95% bootstrap interval. Rows of a pattern for which a measure
 has no meaning (the ones have no lower column) do not count; a head for which no row has is given none.
 """
@@ -59,7 +60,6 @@ def targets_of(head: str, num_digits: int) -> dict[str, Tensor]:
         "lower column": _columns(query_columns, num_digits, 1),
     }
     if ".cross." in head:
-        found["lower column"][0] = _columns([-1], num_digits, 1)[0]  # the first digit is nothing but a carry
         return found
     # A digit's own position is counted once, as "itself".
     return found | {"itself": itself, "same column": found["same column"] & ~itself}
@@ -150,7 +150,7 @@ def draw(results: dict, path: Path, caption: str) -> None:
                 values[row, column] = it["mean"]
                 texts[row][column] = f"{it['mean']:.2f} ±{(high - low) / 2:.3f}"
     figure, axes = plt.subplots(figsize=(10.5, 1.9 + 0.28 * len(heads)))
-    image = heatmap(axes, np.nan_to_num(values), heads, MEASURES, numbers=texts)
+    image = heatmap(axes, np.nan_to_num(values), heads, [name.replace(" ", "\n") for name in MEASURES], numbers=texts)
     axes.set_aspect("auto")
     axes.xaxis.tick_top()
     axes.axvline(len(MEASURES) - 2.5, color="black", linewidth=1.2)

@@ -1,0 +1,121 @@
+"""The hard case: a column of exactly 9, where the carry has to pass through.
+
+9 + 0 writes 9 and carries nothing; 9 + 1 writes 0 and carries on. Every digit before it hangs on what comes from
+below, and the answer is written from the front, before the columns below are reached. Two questions:
+
+accuracy   Is the model right on such sums, and by what margin, with and without a carry arriving?
+belief     The digits already written tell whether a carry came (the first digit of 1000 does). Does the model read
+           it off them or find it again in the operands? Its own digits are replaced by those of the sum with the
+           other carry: a 9 that becomes 0 then follows the written digits, a 9 that stays follows the operands.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.figures import COLOURS, save
+from problem1.dataset import Sums, teacher_forced
+from problem1.pairs import Group, all_groups
+from problem1.subject import Subject, join, places, share
+from problem1.verify import answers
+
+PAIRS = 1_000  # for each group, with and without a carry
+
+
+def hard_cases(subject: Subject) -> dict:
+    groups = all_groups(subject.num_digits, PAIRS, seed=1)
+    return {
+        "question": "sums with columns of exactly 9 between where a carry is born and where it goes",
+        "groups": [
+            {
+                "name": group.name,
+                "nines": group.nines,
+                "with_carry": exactness(subject, group.carrying),
+                "without_carry": exactness(subject, group.without),
+            }
+            for group in groups
+        ],
+        "belief": [belief(subject, group) for group in groups if group.nines],
+        "after_another_answer": after_another_answer(subject),
+    }
+
+
+def exactness(subject: Subject, sums: Sums) -> dict:
+    """Whole answers right, and the margins: the right symbol's lead over the next in logits, at the worst digit."""
+    predicted, margins = answers(subject.model, sums, subject.batch_size)
+    low, middle = margins.quantile(torch.tensor([0.0, 0.5])).tolist()
+    return share((predicted == sums.targets).all(1)) | {"smallest_margin": low, "median_margin": middle}
+
+
+@torch.no_grad()
+def predict(subject: Subject, sources, prefixes):
+    device = next(subject.model.parameters()).device
+    return subject.model(sources.to(device), prefixes.to(device)).argmax(-1).cpu()
+
+
+def belief(subject: Subject, group: Group) -> dict:
+    """The digit of the first 9-column, when operands and written digits tell of different carries."""
+    asked = join([group.without, group.carrying])
+    told = join([group.carrying, group.without])
+    place = group.target + 1
+    digit = predict(subject, asked.sources, teacher_forced(told))[:, place]
+    return {
+        "name": group.name,
+        "digit": places(subject.num_digits + 1)[place],
+        "follows_operands": share(digit == asked.targets[:, place]),
+        "follows_written_digits": share(digit == told.targets[:, place]),
+    }
+
+
+def after_another_answer(subject: Subject) -> dict:
+    """Is each digit still right when those before it are the digits of another test sum? {place: share}"""
+    sums = subject.rows["test"]
+    other = torch.randperm(len(sums), generator=torch.Generator().manual_seed(0))
+    right = predict(subject, sums.sources, teacher_forced(sums)[other]) == sums.targets
+    return {place: share(right[:, number]) for number, place in enumerate(places(right.shape[1]))}
+
+
+def draw(results: dict, path: Path, caption: str) -> None:
+    """Left: margins with and without a carry. Right: are digits still right after wrong ones?."""
+    groups = results["groups"]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 0.9 + 0.5 * max(len(groups), 6)))
+    for number, (key, label) in enumerate((("without_carry", "no carry comes"), ("with_carry", "a carry comes"))):
+        rows = [row + (0.18 if number else -0.18) for row in range(len(groups))]
+        middles = [group[key]["median_margin"] for group in groups]
+        left.barh(rows, middles, 0.36, color=COLOURS[number], edgecolor="black", linewidth=0.5, label=label)
+        left.plot([group[key]["smallest_margin"] for group in groups], rows, "k|", markersize=9)
+        for row, group, middle in zip(rows, groups, middles, strict=True):
+            left.text(max(middle, 0), row, f"  {group[key]['share']:.1%} right", va="center", fontsize=7)
+    left.set_yticks(range(len(groups)), [group["name"] for group in groups])
+    left.invert_yaxis()
+    left.margins(x=0.2)
+    left.axvline(0, color="black", linewidth=0.8)
+    left.set_xlabel("margin in logits: bar the median, stroke the smallest")
+    left.set_ylabel("where the carry goes")
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
+    after = results["after_another_answer"].items()
+    bars = [(f"{place} right after the\ndigits of another sum", it) for place, it in after]
+    bars += [(f"{it['digit']} follow the operands\n({it['name']})", it["follows_operands"]) for it in results["belief"]]
+    values = [100 * it["share"] for _, it in bars]
+    spans = [[100 * bound for bound in it["interval_95"]] for _, it in bars]
+    errors = [[max(0, v - s[0]) for v, s in zip(values, spans, strict=True)]]
+    errors += [[max(0, s[1] - v) for v, s in zip(values, spans, strict=True)]]
+    colours = [COLOURS[5]] * len(after) + [COLOURS[3]] * len(results["belief"])
+    right.barh(range(len(bars)), values, 0.6, xerr=errors, color=colours, edgecolor="black", linewidth=0.5)
+    right.set_yticks(range(len(bars)), [label for label, _ in bars], fontsize=8)
+    right.invert_yaxis()
+    right.set(xlabel="share (%)", xlim=(0, 104))
+    right.set_title("What if the digits written before are wrong?", fontsize=10)
+    save(figure, path, caption)
+
+
+def answer(subject: Subject) -> dict:
+    """Write carry/nines.json and .png."""
+    results = subject.write("carry/nines.json", hard_cases(subject))
+    caption = "Left: sums where a carry passes through 9s are no exception if bars and strokes stay right of 0."
+    draw(results, subject.output_dir / "carry/nines.png", subject.caption(caption))
+    return results

@@ -1,0 +1,123 @@
+"""Pruning for real: heads cut out of the weights, and whether a short training mends what that breaks.
+
+A head is cut out by setting its rows of the value projection and its columns of the output projection to zero.
+Each then multiplies the gradient of the other, so both stay zero whatever training follows: the head is gone
+for good, and the checkpoint loads into the same model as any other. Its query and key rows, which nothing reads
+any more, are set to zero as well.
+"""
+
+import copy
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import checkpoint
+from lab.heads import split_name
+from lab.training import Recipe
+from problem1.ablation import SMALL, removals
+from problem1.attention import MultiHeadAttention
+from problem1.dataset import Sums, score, swap_operands
+from problem1.subject import Subject, Trial, share
+from problem1.train import KIND
+from problem1.verify import answers, random_pairs
+
+STEPS = 400  # of fine-tuning: less than a tenth of the training
+RECIPE = Recipe(epochs=1, batch_size=128, lr=1e-3, warmup_steps=20, weight_decay=0.0)
+FRESH = 100_000  # random pairs that the result is measured on
+
+
+@torch.no_grad()
+def cut_out(model: nn.Module, heads: list[str]) -> None:
+    """Remove `heads` from the weights, in place."""
+    modules = {module.name: module for module in model.modules() if isinstance(module, MultiHeadAttention)}
+    for head in heads:
+        name, number = split_name(head)
+        module = modules[name]
+        width = module.output.in_features // module.num_heads
+        its = slice(number * width, (number + 1) * width)
+        for projection in (module.query, module.key, module.value):
+            projection.weight[its] = 0
+            projection.bias[its] = 0
+        module.output.weight[:, its] = 0
+
+
+def fine_tune(model: nn.Module, train: Sums, steps: int = STEPS, seed: int = 0) -> None:
+    """A short training on the training rows, with the operands swapped at random as in train.py."""
+    device = next(model.parameters()).device
+    rows = (train.sources.to(device), train.targets.to(device))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RECIPE.lr, betas=RECIPE.betas, weight_decay=0.0)
+    generator = torch.Generator().manual_seed(seed)
+    model.train()
+    for step in tqdm(range(steps), desc="fine-tuning", unit="step", leave=False, disable=None):
+        index = torch.randint(len(train), (RECIPE.batch_size,), generator=generator).to(device)
+        loss = score(model, swap_operands(tuple(part[index] for part in rows), generator))[0].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), RECIPE.clip)
+        for group in optimizer.param_groups:
+            group["lr"] = RECIPE.lr_at(step, steps)
+        optimizer.step()
+    model.eval()
+
+
+def smallest_set(subject: Subject, order: list[str]) -> int:
+    """How many heads of `order` can be cut out with at least 99% of the validation rows still right."""
+    validation, edits = Trial(subject.model, subject.rows["val"], subject.batch_size), removals(subject)["zero"]
+    gone = 0
+    while gone < len(order):
+        right = validation.right({head: edits[head] for head in order[: gone + 1]})[0].all(1)
+        if right.double().mean() < 1 - SMALL:
+            break
+        gone += 1
+    return gone
+
+
+def exactness(model: nn.Module, test: Sums, fresh: Sums) -> dict:
+    """Exact match on the test rows and on fresh random pairs."""
+    found = {}
+    for name, sums in (("test", test), ("fresh", fresh)):
+        right = (answers(model, sums)[0] == sums.targets).all(1)
+        found[name] = share(right) | {"errors": int((~right).sum())}
+    return found
+
+
+def slim(subject: Subject, pruning: dict) -> tuple[dict, nn.Module]:
+    """Cut out as many heads as go (greedy, zero), measure, train on for a little, measure again."""
+    order = pruning["curves"]["zero"]["greedy"]["order"]
+    gone = smallest_set(subject, order)
+    model = copy.deepcopy(subject.model)
+    fresh = random_pairs(subject.num_digits, FRESH, seed=3)
+    cut_out(model, order[:gone])
+    before = exactness(model, subject.rows["test"], fresh)
+    fine_tune(model, subject.rows["train"])
+    after = exactness(model, subject.rows["test"], fresh)
+    left = [head for head in subject.heads if head not in order[:gone]]
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    gone_weights = sum(int((parameter == 0).sum()) for parameter in model.parameters())
+    return {
+        "question": "heads cut out of the weights: exact match before and after a short fine-tuning",
+        "chosen_on": "validation rows: the most heads that leave 99% of them right",
+        "cut_out": order[:gone],
+        "left": left,
+        "heads_left_share": len(left) / len(subject.heads),
+        "weights_gone_share": gone_weights / weights,
+        "before": before,
+        "fine_tuning": {"steps": STEPS, "batch_size": RECIPE.batch_size, "lr": RECIPE.lr},
+        "after": after,
+    }, model
+
+
+def answer(subject: Subject, pruning: dict) -> dict | None:
+    """Write head_analysis/pruned.json and pruned_model.pth; nothing where the model cannot add."""
+    if not subject.meaningful:
+        return None
+    numbers, model = slim(subject, pruning)
+    results = subject.write("head_analysis/pruned.json", numbers)
+    content = {"kind": KIND, "settings": subject.settings, "model": model.state_dict()}
+    checkpoint.save(subject.output_dir / "head_analysis/pruned_model.pth", content)
+    return results
