@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from lab.grading.ablations import Ablation
-from lab.grading.layouts import leaves, number
+from lab.grading.layouts import leaves
 from lab.grading.reading import Unreadable, shown
 from lab.grading.submission import Submission
 
@@ -128,10 +128,11 @@ def check_text(item: dict, submission: Submission) -> Outcome:
     return Outcome(share, f"{len(lines)} lines" + ("" if share == 1 else f"; at least {item['lines']} expected"))
 
 
-def check_numbers(item: dict, submission: Submission) -> Outcome:
-    count = sum(number(leaf) is not None for _, leaf in leaves(submission.json(item["file"])))
+def check_entries(item: dict, submission: Submission) -> Outcome:
+    """A JSON file with something in it: numbers or words."""
+    count = sum(leaf not in (None, "") for _, leaf in leaves(submission.json(item["file"])))
     share = min(1.0, count / item["at_least"])
-    return Outcome(share, f"{count} numbers" + ("" if share == 1 else f"; at least {item['at_least']} expected"))
+    return Outcome(share, f"{count} entries" + ("" if share == 1 else f"; at least {item['at_least']} expected"))
 
 
 def check_ablation(item: dict, submission: Submission) -> Outcome:
@@ -219,7 +220,7 @@ CHECKS = {
     "figures": check_figures,
     "any files": check_any_files,
     "text": check_text,
-    "numbers": check_numbers,
+    "entries": check_entries,
     "ablation": check_ablation,
     "table": check_table,
     "row": check_row,

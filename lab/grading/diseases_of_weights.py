@@ -60,12 +60,16 @@ def _shape_evidence(weights: Weights, config: dict, sizes: list[str], counts: li
     return None
 
 
+STACKS = re.compile("layer|block|encoder|decoder|stack", re.IGNORECASE)
+
+
 def _list_sizes(shapes: dict) -> dict[str, int]:
-    """How many numbered members stand under each name: "encoder.0.…", "encoder.1.…" -> {"encoder": 2}"""
+    """How many numbered members stand under each name of a stack: "encoder.0.…", "encoder.1.…" -> {"encoder": 2}"""
     members: dict[str, set] = {}
     for name in shapes:
         for match in re.finditer(r"\.(\d+)\.", name):
-            members.setdefault(name[: match.start()], set()).add(match.group(1))
+            if STACKS.search(name[: match.start()].rsplit(".", 1)[-1]):
+                members.setdefault(name[: match.start()], set()).add(match.group(1))
     return {name: len(found) for name, found in members.items()}
 
 
@@ -85,18 +89,20 @@ def another_run(item: dict, submission: Submission) -> Iterator[Finding]:
 
 
 def _age_evidence(weights: Weights, log: Log) -> str | None:
+    if len({len(series) for series in log.series.values()}) > 1:
+        return None  # not every epoch was validated: places in the lists are no epochs
     epoch = accuracy = None
     for name, value in weights.plain.items():
         if isinstance(value, float) and math.isfinite(value) and "." not in name:
             said = set(words(name))
-            if said & {"epoch", "epochs"} and not said & {"num", "max", "epochs", "patience", "total"}:
+            if "epoch" in said and not said & {"num", "max", "total"}:
                 epoch = int(value)
             elif said & {"val", "valid", "validation"} and said & {"acc", "accuracy"} and not said & {"token", "digit"}:
-                accuracy = value / 100 if value > 1.5 else value
+                accuracy = (value / 100 if value > 1.5 else value) or None  # 0: what some start from
     history = log.series.get("val_acc", [])
     if epoch is not None and epoch > log.epochs():
         return f"the checkpoint is of epoch {epoch}, the log ends at epoch {log.epochs()}"
-    if accuracy is not None and history and min(abs(accuracy - value) for value in history) > 0.0015:
+    if accuracy is not None and history and min(abs(accuracy - value) for value in history) > 0.006:
         return f"the checkpoint's validation accuracy is {accuracy:.4f}, which the log has at no epoch"
     if epoch is None:
         return None
