@@ -84,8 +84,8 @@ class LearnedPositionalEncoding(PositionScheme):
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
-        # As large as a sinusoidal code, so that an untouched row is as loud as a trained one, and not a zero.
-        self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.5**0.5)
+        # Small, so that a row that was never trained is easily told from one that was; much smaller learns slowly.
+        self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.2)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions

@@ -42,6 +42,7 @@ class Settings:
     seeds: tuple[int, ...] = setting((641, 642, 643), "seeds of training", minimum=0)
     data_dir: Path = setting(HERE / "data", "folder of the data", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder of the results", metavar="DIR")
+    lengths: tuple[int, ...] = setting((), "lengths to be asked at (left out: to 256, strict to 1024)", minimum=2)
     epochs: int = setting(train.Settings.epochs, "passes over the training rows", minimum=1)
     workers: int = setting(0, "runs at a time (0: one for each core)", minimum=0, maximum=64)
     only_sum_up: bool = setting(False, "train nothing, sum up what there is")
@@ -76,14 +77,15 @@ def train_and_measure(settings: Settings) -> None:
         return
     model = train.load_trained(where / "best_model.pth")
     rows = load_or_generate(settings.data_dir)["test"]
-    sets = extrapolation.test_sets(settings.data_dir, LENGTHS[protocol], rows, MOST_ROWS)
+    lengths = settings.lengths or LENGTHS[protocol]
+    sets = extrapolation.test_sets(settings.data_dir, lengths, rows, MOST_ROWS)
     report = {"encoding": variant, "protocol": protocol, "seed": seed}
     report["sets"] = extrapolation.measure(model, sets)
     report["mechanism"] = mechanism.measure(model, settings.data_dir, rows=100)
     report["proof"] = proof.prove(model)
     write_json(where / "measured.json", report | provenance())
     inside = report["sets"]["test"]["accuracy"]
-    print(f"{protocol}, seed {seed}: {inside:.2%} in range; measured at {', '.join(map(str, LENGTHS[protocol]))}")
+    print(f"{protocol}, seed {seed}: {inside:.2%} in range; measured at {', '.join(map(str, lengths))}")
 
 
 def collect(output_dir: Path) -> list[dict]:
@@ -115,7 +117,9 @@ def main(settings: Settings) -> None:
         return train_and_measure(settings)
     if not settings.only_sum_up:
         rows = load_or_generate(settings.data_dir)["test"]
-        extrapolation.test_sets(settings.data_dir, LENGTHS["strict"], rows)  # made once, before several would
+        extrapolation.test_sets(
+            settings.data_dir, settings.lengths or LENGTHS["strict"], rows
+        )  # made once, before several would
         mechanism.test_sets(settings.data_dir)
         run_all(Path(__file__), runs, settings.workers or os.cpu_count() or 1)
     found = collect(settings.output_dir)

@@ -1,0 +1,195 @@
+"""What the analyses say is what the model did: counts, causes, proofs, failure cases, sums over seeds."""
+
+import torch
+
+from problem2 import dataset, extrapolation, failures, geometry, mechanism, proof
+from problem2.dataset import to_rows
+from problem2.model import create_model
+from problem2.study_summary import sum_up
+
+SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 32, "max_len": 64}
+
+
+def make(name, **changes):
+    torch.manual_seed(0)
+    return create_model(name, **SMALL | changes).eval()
+
+
+class Comparer(torch.nn.Module):
+    """A window model by hand: every place compares itself with its neighbours, and is right."""
+
+    def __init__(self, blind_to: tuple[int, int] | None = None):
+        super().__init__()
+        self.scheme = mechanism.Changed(make("window").scheme)
+        self.blind_to = blind_to
+
+    def votes(self, x, mask=None):
+        down = torch.zeros(x.shape, dtype=torch.bool)
+        steps = x[:, :-1] > x[:, 1:]
+        if self.blind_to:
+            steps &= (x[:, :-1] != self.blind_to[0]) | (x[:, 1:] != self.blind_to[1])
+        down[:, :-1] |= steps
+        down[:, 1:] |= steps
+        vote = down.float() * 4 - 2
+        return torch.stack([vote, -vote], -1), torch.ones_like(down)
+
+
+def test_judge_counts_by_class_and_names_the_collapsed():
+    labels = torch.tensor([1, 1, 0, 0, 0])
+    report = extrapolation.judge(torch.tensor([2.0, -1.0, -1.0, 3.0, -0.5]).double(), labels)
+    assert report["rows"] == 5 and abs(report["accuracy"] - 3 / 5) < 1e-6 and not report["collapsed"]
+    assert report["sorted"]["accuracy"] == 1 / 2 and report["unsorted"]["accuracy"] == 2 / 3
+    assert report["interval"][0] < 0.6 < report["interval"][1]
+    assert abs(report["unsorted"]["margin_mean"] - 0.5) < 1e-6
+    dead = extrapolation.judge(torch.full((5,), -1.0).double(), labels)
+    assert dead["collapsed"] and abs(dead["accuracy"] - 0.6) < 1e-6
+    alive = extrapolation.judge(torch.full((3,), -1.0).double(), torch.zeros(3, dtype=torch.long))
+    assert not alive["collapsed"]  # all rows are unsorted: one answer is the right one
+
+
+def test_margins_do_not_depend_on_the_batches():
+    model, rows = make("sinusoidal"), dataset.draw(30, 8, 16, torch.Generator().manual_seed(0))
+    whole = extrapolation.margins(model, rows.sequences)
+    torch.testing.assert_close(whole, extrapolation.margins(model, rows.sequences, 7), atol=1e-6, rtol=1e-5)
+    assert (whole > 0).tolist() == (model(rows.sequences).argmax(1) == 1).tolist()
+
+
+def test_an_experiment_leaves_the_model_as_it_was():
+    model, rows = make("sinusoidal"), dataset.draw(8, 16, 16, torch.Generator().manual_seed(0)).sequences
+    before = model(rows)
+    with mechanism.changed(model, mechanism.Changed):
+        assert torch.equal(model(rows), before)
+    with mechanism.changed(model, mechanism.Shifted):
+        assert not torch.allclose(model(rows), before)
+    assert torch.equal(model(rows), before)
+
+
+def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do():
+    rows = dataset.draw(8, 16, 16, torch.Generator().manual_seed(0)).sequences
+    for name in ("rope", "alibi", "t5", "window", "none", "sinusoidal", "learned", "onehot"):
+        model = make(name)
+        before = model(rows)
+        with mechanism.changed(model, mechanism.Shifted):
+            same = torch.allclose(model(rows), before, atol=2e-3)
+        assert same == (name not in ("sinusoidal", "learned")), name  # one-hot: 512 is a multiple of its period
+
+
+def test_squeezed_positions_stay_in_the_trained_range_and_stretched_do_not():
+    scheme, lengths = make("sinusoidal").scheme, torch.tensor([256])
+    squeezed = mechanism.Squeezed(scheme).positions(lengths, 256)
+    assert squeezed[0] == 0 and abs(squeezed[-1] - 15) < 1e-4 and (squeezed.diff() > 0).all()
+    assert mechanism.Stretched(scheme).positions(torch.tensor([16]), 16).tolist() == list(range(0, 256, 16))
+
+
+def test_sharper_multiplies_scores_and_narrow_hides_the_far():
+    heads = torch.randn(1, 4, 3, 4)
+    sharper = mechanism.Sharper(make("rope").scheme)
+    plain = sharper.inner.rotate(heads, torch.arange(3))
+    scores = sharper.rotate(heads, torch.arange(3)) @ sharper.rotate(heads, torch.arange(3)).transpose(-2, -1)
+    torch.testing.assert_close(scores, 2 * plain @ plain.transpose(-2, -1), atol=1e-5, rtol=1e-5)  # log 256 / log 16
+    seen = mechanism.Narrow(make("alibi").scheme).visible(40)
+    assert seen[0, 20, 5] and not seen[0, 20, 4] and not seen[0, 20, 21] and seen[1, 20, 35] and not seen[1, 20, 36]
+
+
+def test_neighbour_attention_is_read_from_the_pattern():
+    model = make("window", num_layers=1)
+    with torch.no_grad():
+        model.layers[0].attention.query.weight.zero_()  # the trained bias alone decides
+        model.layers[0].attention.query.bias.zero_()
+        model.scheme.table.zero_()
+        model.scheme.table[2, 2] = 50.0  # head 2 looks at the next place
+    rows = to_rows([sorted(range(0, 64, 4)), sorted(range(0, 48, 3))])
+    report = mechanism.neighbour_attention(model, {16: rows})
+    assert report["best"]["head"] == "encoder.0.self.head2" and report["best"]["direction"] == "next"
+    assert abs(report["best"]["shares"][0] - 1) < 1e-4
+    assert abs(report["heads"]["encoder.0.self.head0"]["previous"][0] - 1 / 3) < 1e-4
+
+
+def test_share_by_distance_tells_stripes_from_noise():
+    i = torch.arange(16)
+    stripes = torch.cos((i[:, None] - i) * 0.7)[None]
+    assert geometry.distance_share(stripes)[0] > 0.999
+    assert geometry.distance_share(torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(0)))[0] < 0.3
+
+
+def test_place_scores_are_the_mean_over_all_pairs_of_values():
+    model = make("sinusoidal")
+    positions = torch.tensor([0, 3, 7])
+    scores = geometry.place_scores(model, positions)
+    attention, total = model.layers[0].attention, torch.zeros(4, 3, 3)
+    values = model.embedding.weight[:100] * 4.0  # √16
+    hidden = model.layers[0].attention_norm(values[:, None] + model.scheme.code(positions))
+    q, k = attention.split_heads(attention.query(hidden)), attention.split_heads(attention.key(hidden))
+    for v in range(0, 100):
+        total += (q[v : v + 1] @ k.transpose(-2, -1)).mean(0) / 2.0 / 100  # √4 a head
+    torch.testing.assert_close(scores, total - total.mean(-1, keepdim=True), atol=1e-4, rtol=1e-3)
+
+
+def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_does_not_see():
+    report = proof.check(*proof.every_vote(Comparer()))
+    assert report["holds"] and report["situations"] == 1_020_000 and report["steps_down"] == 4950
+    assert report["margin_of_alarm"] == 4 and report["margin_of_silence"] == 4
+    report = proof.check(*proof.every_vote(Comparer(blind_to=(57, 56))))
+    assert not report["holds"] and report["missed_steps_down"] == 1 and report["false_alarms"] == 0
+
+
+def test_proof_is_only_for_models_whose_situations_can_be_tried():
+    assert proof.can_be_tried(make("window", num_layers=1, pooling="max"))
+    assert proof.prove(make("window", num_layers=2, pooling="max")) is None
+    assert proof.prove(make("window", num_layers=1)) is None
+    assert proof.prove(make("rope", num_layers=1, pooling="max")) is None
+
+
+def test_an_untrained_model_is_not_proved():
+    assert not proof.prove(make("window", num_layers=1, pooling="max"))["holds"]
+
+
+def test_a_failure_is_told_in_a_sentence():
+    case = failures.describe([3, 15, 41, 27, 58], 3.9)
+    assert case["steps_down"] == [2] and case["largest_drop"] == 14 and case["is_sorted"] == 0
+    text = failures.sentence(case)
+    assert "wrongly says that it is sorted (98.0% sure)" in text
+    assert "place 3 holds 41, place 4 holds 27: 3 15 [41 27] 58" in text
+    assert "rightly says that it is sorted" in failures.sentence(failures.describe([1, 2, 2], 800.0))
+
+
+def test_failures_are_all_the_wrong_ones_the_surest_first():
+    model, rows = make("sinusoidal"), dataset.draw(200, 8, 16, torch.Generator().manual_seed(0))
+    report = failures.find(model, {"x": rows}, most=3)["x"]
+    wrong = model(rows.sequences).argmax(1) != rows.labels
+    assert report["wrong"] == int(wrong.sum()) > 3 and len(report["cases"]) == 3
+    assert all(case["says_sorted"] != case["is_sorted"] for case in report["cases"])
+    sure = [case["sureness"] for case in report["cases"]]
+    assert sure == sorted(sure, reverse=True)
+
+
+def test_found_by_violation_counts_every_unsorted_row_once():
+    rows = to_rows([[1, 9, 5], [9, 8, 7], [1, 2, 3], [90, 2, 3]])
+    report = failures.missed_by_violation(torch.tensor([1.0, -1.0, 1.0, -1.0]), rows)
+    assert report["steps_down"]["1"] == {"rows": 2, "found": 0.5}
+    assert report["steps_down"]["2"] == {"rows": 1, "found": 1.0}
+    assert report["largest_drop"]["51 to 99"] == {"rows": 1, "found": 1.0}
+    assert sum(cell["rows"] for cell in report["largest_drop"].values()) == 3
+
+
+def a_run(seed, accuracy, collapsed=False):
+    numbers = {"accuracy": accuracy, "rows": 10, "interval": [0.1, 0.9], "collapsed": collapsed}
+    numbers |= {name: {"accuracy": accuracy, "margin_mean": 1.0} for name in ("sorted", "unsorted")}
+    near = {"lengths": [16], "best": {"shares": [0.5]}}
+    causes = {kind: dict.fromkeys(mechanism.CONDITIONS, numbers) for kind in ("extrapolation", "adjacent")}
+    return {
+        "protocol": "course",
+        "encoding": "rope",
+        "seed": seed,
+        "sets": {"test": numbers},
+        "mechanism": {"causes": causes, "neighbour_attention": near},
+        "training": {"val_acc": accuracy},
+        "proof": None,
+    }
+
+
+def test_seeds_are_summed_up():
+    summary = sum_up([a_run(3, 0.5, True), a_run(1, 1.0), a_run(2, 0.9)])["course"]["rope"]
+    cell = summary["sets"]["test"]
+    assert summary["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
+    assert (cell["min"], cell["max"]) == (0.5, 1.0) and abs(cell["sd"] - 0.2645751) < 1e-6
