@@ -17,8 +17,8 @@ from problem1.text.lengths import share
 
 # What stands in the windows, in the order of the weights.
 WINDOWS = {
-    "encoder.0.self": ["itself", "the other operand"],
-    "decoder.0.self": ["symbol before the last", "last symbol"],
+    "encoder.0.self": ["itself", "other operand"],
+    "decoder.0.self": ["one before", "last symbol"],
     "decoder.0.cross": ["a, place below", "b, place below", "a, own place", "b, own place"],
 }
 

@@ -251,7 +251,7 @@ def draw(numbers: dict, path: Path) -> None:
             )
     axes.set(xscale="log", yscale="log", xlim=(1e-7, 100), ylim=(0.7, None))
     axes.set(xlabel="logits (logarithmic)", ylabel="situations")
-    axes.legend(loc="center left", bbox_to_anchor=(0.27, 0.5), title="by how much the right symbol leads, in")
+    axes.legend(loc="center left", bbox_to_anchor=(0.27, 0.5), title="lead of the right symbol, by kind of situation")
     save(
         figure,
         path,

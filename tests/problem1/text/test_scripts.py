@@ -90,6 +90,20 @@ def test_interrupted_and_resumed_ends_in_the_same_bits(data, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_two_processes_share_every_batch(data, tmp_path):
+    """The same loss as one process, but for the order in which numbers are added up."""
+    flags = [*SHORT[:-2], "--epochs", "1"]
+    assert train(data, tmp_path / "one", *flags).returncode == 0
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command += [str(ROOT / "problem1/train.py"), "--task", "text", "--data-dir", str(data), *flags]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run([*command, "--output-dir", str(tmp_path / "two")], capture_output=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    one, two = (json.loads((tmp_path / name / "training_log.json").read_text()) for name in ("one", "two"))
+    assert (one["processes"], two["processes"]) == (1, 2)
+    assert two["train_loss"] == pytest.approx(one["train_loss"], rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
