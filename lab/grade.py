@@ -29,7 +29,9 @@ def parse(problems: list[str], argv: list[str] | None = None) -> argparse.Namesp
     )
     parser.add_argument("folder", nargs="?", type=Path, metavar="SUBMISSION", help="default: this repository")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - writes it in place of the table")
-    parser.add_argument("--problem", choices=problems, help="grade only this one, and count all of it as missing if so")
+    parser.add_argument(
+        "--problem", choices=problems, help="grade only this one; if it is not there, all of it is missing"
+    )
     return parser.parse_args(argv)
 
 
@@ -40,12 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     folder = ROOT if settings.folder is None else settings.folder
     if not os.path.isdir(folder):
         raise UserError(f"{str(folder)!r} is not a folder: name the one that holds the results.")
-    if settings.problem:
-        # The others stay known, so that their folders are not taken for this one's.
-        required = {settings.problem}
-    else:
-        required = {one["problem"] for one in expected} if settings.folder is None else set()
-    report = grade(folder, expected, required, settings.problem)
+    required = {one["problem"] for one in expected} if settings.folder is None else {settings.problem}
+    report = grade(folder, expected, required, only=settings.problem)
     text = json.dumps(report.plain(), indent=2) if settings.json == "-" else as_table(report)
     if settings.json not in (None, "-"):
         try:

@@ -19,6 +19,7 @@ class Outcome:
     share: float  # of the item's points
     message: str
     remarks: list[str] = field(default_factory=list)
+    missing: str | None = None  # the file that is not there
 
 
 def check_log(item: dict, submission: Submission) -> Outcome:

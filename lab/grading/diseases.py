@@ -15,7 +15,7 @@ from lab.grading.logs import WHOLE_ANSWER
 from lab.grading.reading import Unreadable, shown, words
 from lab.grading.submission import Finding, Submission
 
-PARTIAL = {"token", "tokens", "digit", "digits", "char", "loss"}
+PARTIAL = LOSS | {"token", "tokens", "char"}
 
 
 def not_finite(item: dict, submission: Submission) -> Iterator[Finding]:
@@ -100,7 +100,12 @@ def two_modes(item: dict, submission: Submission) -> Iterator[Finding]:
         found: dict[str, list[float]] = {"forced": [], "greedy": []}
         for keys, leaf in leaves(content):
             said, value = {word for key in keys for word in words(key)}, number(leaf)
-            if value is None or not said & (ACCURACY | WHOLE_ANSWER) or said & (PARTIAL | LOSS) or len(keys) > 4:
+            if (
+                value is None
+                or not said & (ACCURACY | WHOLE_ANSWER)
+                or said & {*PARTIAL, *submission.parts}
+                or len(keys) > 4
+            ):
                 continue
             mode = "forced" if said & FORCED else "greedy" if said & GREEDY else None
             if mode and not any(key.isdigit() for key in keys):

@@ -76,7 +76,7 @@ def _list_sizes(shapes: dict) -> dict[str, int]:
 def another_run(item: dict, submission: Submission) -> Iterator[Finding]:
     """The checkpoint says that it is of an epoch, or of an accuracy, that is not the log's best."""
     weights, log = submission.weights(item["file"]), submission.log_or_none(item.get("log"))
-    evidence = _age_evidence(weights, log) if log and log.epochs() else None
+    evidence = _age_evidence(weights, log, submission.parts) if log and log.epochs() else None
     if evidence:
         yield Finding(
             "checkpoint-of-another-run",
@@ -88,7 +88,7 @@ def another_run(item: dict, submission: Submission) -> Iterator[Finding]:
         )
 
 
-def _age_evidence(weights: Weights, log: Log) -> str | None:
+def _age_evidence(weights: Weights, log: Log, parts: list[str]) -> str | None:
     if len({len(series) for series in log.series.values()}) > 1:
         return None  # not every epoch was validated: places in the lists are no epochs
     epoch = accuracy = None
@@ -97,7 +97,7 @@ def _age_evidence(weights: Weights, log: Log) -> str | None:
             said = set(words(name))
             if "epoch" in said and not said & {"num", "max", "total"}:
                 epoch = int(value)
-            elif said & {"val", "valid", "validation"} and said & {"acc", "accuracy"} and not said & {"token", "digit"}:
+            elif said & {"val", "valid", "validation"} and said & {"acc", "accuracy"} and not said & {"token", *parts}:
                 accuracy = (value / 100 if value > 1.5 else value) or None  # 0: what some start from
     history = log.series.get("val_acc", [])
     if epoch is not None and epoch > log.epochs():

@@ -13,7 +13,7 @@ PARTS = {
     "test": {"test", "testing"},
 }
 WHOLE_ANSWER = {"exact", "sequence", "seq", "match", "em", "full"}
-NOT_WHOLE = {"token", "tokens", "digit", "digits", "char", "teacher", "forcing", "forced", "tf"}
+NOT_WHOLE = {"token", "tokens", "char", "teacher", "forcing", "forced", "tf"}
 
 
 @dataclass
@@ -32,11 +32,11 @@ class Log:
         return max(map(len, self.series.values()), default=0)
 
 
-def read_log(value) -> Log:
+def read_log(value, parts: list[str] = ()) -> Log:
+    """`parts` are words for accuracies of parts of an answer: taken only where no other stands."""
     log, found = Log(), {}
-    for _rank, name, content in sorted(_log_candidates(_by_epoch(value)), key=lambda entry: entry[0]):
-        if name not in found:
-            found[name] = content
+    for _rank, name, content in sorted(_candidates(_by_epoch(value), NOT_WHOLE | {*parts}), key=lambda entry: entry[0]):
+        found.setdefault(name, content)
     for part in PARTS:
         for kind in ("loss", "acc"):
             name = f"{part}_{kind}"
@@ -60,17 +60,17 @@ def read_log(value) -> Log:
     return log
 
 
-def _by_epoch(value):
-    """[{"epoch": 1, "loss": 0.5}, …], alone or under a key, turned into lists by name."""
+def _by_epoch(value, depth: int = 0):
+    """[{"epoch": 1, "loss": 0.5}, …], alone or under keys, turned into lists by name."""
     if isinstance(value, dict):
-        return {key: _by_epoch(item) if isinstance(item, list) else item for key, item in value.items()}
+        return {key: _by_epoch(item, depth + 1) if depth < 6 else item for key, item in value.items()}
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         return value
     names = {name: None for item in value for name in item}
     return {str(name): [item.get(name) for item in value] for name in names if str(name) != "epoch"}
 
 
-def _log_candidates(value) -> Iterator[tuple[tuple[int, int], str, list[float]]]:
+def _candidates(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, list[float]]]:
     """(how far it is from the plain name, "val_acc", its numbers) for everything that may be one of the series."""
     waiting = [((), value)]
     seen = 0
@@ -89,7 +89,7 @@ def _log_candidates(value) -> Iterator[tuple[tuple[int, int], str, list[float]]]
         content = _numbers(item, alone=part == "test")
         if content:
             best = 4 if {"best", "final"} & set(said) and part != "test" else 0
-            whole = 0 if WHOLE_ANSWER & set(said) else 2 if NOT_WHOLE & set(said) else 1
+            whole = 0 if WHOLE_ANSWER & set(said) else 2 if not_whole & set(said) else 1
             yield (whole + best, len(said)), f"{part or 'train'}_{kind}", content
 
 

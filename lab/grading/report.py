@@ -3,7 +3,7 @@
 import json
 import shutil
 import textwrap
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from lab.files import UserError
@@ -77,56 +77,51 @@ def grade(folder: Path, problems: list[dict], required: set[str], only: str | No
         if place is None and problem not in required:
             report.remarks.append(f"{problem}: no results here, so it was not graded (--problem {problem} insists)")
             continue
-        missing_place = f"{problem}/results" if place is None else place
-        grade_problem(Submission(expected, tree, missing_place, pictures), report)
+        agreed = f"{problem}/results" if place is None else place
+        grade_problem(Submission(expected, tree, agreed, pictures), report)
     return report
 
 
 def grade_problem(submission: Submission, report: Report) -> None:
-    missing = []
+    problem, missing = submission.expected["problem"], {}
     for item in submission.expected["items"]:
-        identity = f"{submission.expected['problem']}/{item['id']}"
-        findings = []
-        file = item.get("file") or ", ".join(item["files"])
-        try:
-            outcome = CHECKS[item["check"]](item, submission)
-        except Unreadable as reason:
-            outcome = Outcome(0.0, f"{file} {reason}")
-            if str(reason) == "is missing":
-                missing.append(file)
-        except Exception as error:  # a mistake of the grader's: the other items are still to be graded
-            outcome = Outcome(0.0, f"{file} {BEYOND} ({type(error).__name__})")
-        for disease in DISEASES.get(item["check"], []):
-            try:
-                findings += disease(item, submission)
-            except Unreadable:
-                break
-            except Exception as error:
-                outcome.message += f"; {BEYOND} ({type(error).__name__})"
+        outcome, findings = judge(item, submission)
+        if outcome.missing:
+            missing[outcome.missing] = True
         share = max(0.0, outcome.share - sum(finding.cost for finding in findings))
         named = ", ".join(dict.fromkeys(finding.name for finding in findings if finding.cost))
         message = outcome.message + (f"; see {named}" if named else "")
-        report.items.append(Score(identity, round(share * item["points"], 2), item["points"], message))
+        report.items.append(Score(f"{problem}/{item['id']}", round(share * item["points"], 2), item["points"], message))
+        report.remarks += [f"{problem}: {remark}" for remark in outcome.remarks]
         place = f"{submission.folder}/" if submission.folder else ""
         for finding in findings:
             where = finding.where if finding.where.startswith(place) else place + finding.where
-            report.findings.append(Finding(**{**asdict(finding), "item": identity, "where": shown(where)}))
-        report.remarks += [f"{submission.expected['problem']}: {remark}" for remark in outcome.remarks]
-    report.remarks += [
-        f"{submission.expected['problem']}: {name} was found as {shown(path)}"
-        for name, path in submission.moved.items()
-    ]
+            report.findings.append(replace(finding, item=f"{problem}/{item['id']}", where=shown(where)))
+    report.remarks += [f"{problem}: {name} was found as {shown(path)}" for name, path in submission.moved.items()]
     if missing:
-        files = list(dict.fromkeys(missing))
-        report.findings.append(
-            Finding(
-                "missing-deliverables",
-                submission.expected["problem"],
-                shown(submission.folder or "."),
-                f"{len(files)} missing: {', '.join(files)}",
-                "what is asked for under these names is not there, under no similar path either",
-            )
-        )
+        evidence = f"{len(missing)} missing: {', '.join(missing)}"
+        meaning = "what is asked for under these names is not there, under no similar path either"
+        where = shown(submission.folder or ".")
+        report.findings.append(Finding("missing-deliverables", problem, where, evidence, meaning))
+
+
+def judge(item: dict, submission: Submission) -> tuple[Outcome, list[Finding]]:
+    """One item's check and the diseases of its kind. A mistake of the grader's own must not cost the other items."""
+    file, findings = item.get("file") or ", ".join(item["files"]), []
+    try:
+        outcome = CHECKS[item["check"]](item, submission)
+    except Unreadable as reason:
+        outcome = Outcome(0.0, f"{file} {reason}", missing=file if str(reason) == "is missing" else None)
+    except Exception as error:
+        outcome = Outcome(0.0, f"{file} {BEYOND} ({type(error).__name__})")
+    for disease in DISEASES.get(item["check"], []):
+        try:
+            findings += disease(item, submission)
+        except Unreadable:
+            break
+        except Exception as error:
+            outcome.message += f"; {BEYOND} ({type(error).__name__})"
+    return outcome, findings
 
 
 def as_table(report: Report) -> str:

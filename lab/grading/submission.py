@@ -56,8 +56,12 @@ class Submission:
     folder: str  # where this problem's results stand, relative to the tree
     pictures: Pictures
     read: dict = field(default_factory=dict)
-
     moved: dict[str, str] = field(default_factory=dict)  # what was found elsewhere: name -> where
+
+    @property
+    def parts(self) -> list[str]:
+        """Words for accuracies of parts of an answer."""
+        return self.expected.get("parts", [])
 
     def find(self, name: str) -> str:
         """The file, or one of its name elsewhere in the folder if no other file is expected under that name."""
@@ -95,7 +99,7 @@ class Submission:
         return self._once(("text", name), lambda: self.tree.text(self.find(name)))
 
     def log(self, name: str) -> logs.Log:
-        return self._once(("log", name), lambda: logs.read_log(self.json(name)))
+        return self._once(("log", name), lambda: logs.read_log(self.json(name), self.parts))
 
     def ablation(self, item: dict) -> ablations.Ablation:
         return self._once(("ablation", item["file"]), lambda: self._read_ablation(item))

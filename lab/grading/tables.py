@@ -15,7 +15,6 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
 
-MEASURED = ACCURACY | {"mean", "value", "score"}
 UNMEASURED = LOSS | ASIDE | {"count", "total", "n", "samples", "correct", "seconds", "seed", "margin", "positive"}
 
 
@@ -55,7 +54,7 @@ def _with_lengths(value, lengths: list[int], assumed: set, given: list[int] | No
     if depth > 8:
         return {}
     if isinstance(value, dict):
-        beside = [item for key, item in value.items() if {"length", "lengths", "lens"} & set(words(key))]
+        beside = [item for key, item in value.items() if _are_lengths(key)]
         whole = [
             [int(n) for n in map(number, item) if n is not None and math.isfinite(n)]
             for item in beside
@@ -65,7 +64,7 @@ def _with_lengths(value, lengths: list[int], assumed: set, given: list[int] | No
         return {
             key: _with_lengths(item, lengths, assumed, given, depth + 1)
             for key, item in value.items()
-            if not {"length", "lengths", "lens"} & set(words(key)) or isinstance(item, dict) or words(key)[-1].isdigit()
+            if isinstance(item, dict) or not _are_lengths(key)
         }
     if isinstance(value, list):
         if value and all(isinstance(item, list) and len(item) == 2 for item in value):  # [[32, 0.5], …]
@@ -79,3 +78,9 @@ def _with_lengths(value, lengths: list[int], assumed: set, given: list[int] | No
             meant = given or lengths
             return {str(n): item for n, item in zip(meant, plain, strict=True)} if len(meant) == len(plain) else {}
     return value
+
+
+def _are_lengths(key: str) -> bool:
+    """ "test_lengths", but neither "length_32" nor "accuracy_by_length"."""
+    said = words(key)
+    return bool({"length", "lengths", "lens"} & set(said)) and not {"by", *ACCURACY} & set(said) and said[-1].isalpha()

@@ -207,6 +207,11 @@ def table_with_own_lengths(folder: Path) -> None:
     write(folder, TABLE, {"results": rows})
 
 
+def table_by_accuracy(folder: Path) -> None:
+    rows = {name: {"accuracy_by_length": [*row.values()], "seed": 3} for name, row in load(folder, TABLE).items()}
+    write(folder, TABLE, rows)
+
+
 def table_by_length(folder: Path) -> None:
     table = load(folder, TABLE)
     write(
@@ -272,6 +277,7 @@ LAYOUTS: list[Callable[[Path], None]] = [
     table_of_lists,
     table_with_lengths,
     table_with_own_lengths,
+    table_by_accuracy,
     table_by_length,
     table_of_records,
     moved_files,
