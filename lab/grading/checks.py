@@ -1,6 +1,7 @@
 """What an expected.json can ask of a file. Each check: (item, submission) -> Outcome."""
 
 import math
+import re
 from dataclasses import dataclass, field
 
 from lab.grading.ablations import Ablation
@@ -190,6 +191,9 @@ def check_table(item: dict, submission: Submission) -> Outcome:
         values = [table.rows.get(remark["name"], {}).get(length, math.nan) for length in item["lengths"]]
         if all(low <= value <= high for value in values) and not is_constant(item, table.rows[remark["name"]]):
             remarks.append(f"{remark['name']} ({', '.join(f'{v:.3f}' for v in values)}): {remark['say']}")
+    for name, row in table.rows.items():
+        if is_constant(item, row) and (name in item["unlearnable"] or says_so(name, item, submission)):
+            remarks.append(f"{name}: at each length exactly the share of one class, so one answer for every row there")
     return Outcome(1 - len(missing) / len(wanted), message + _notes(table.notes), remarks)
 
 
@@ -199,6 +203,24 @@ def is_constant(item: dict, row: dict[int, float]) -> bool:
     return len(shares) >= 3 and all(
         min(abs(row[length] - share), abs(row[length] - 1 + share)) < ROUNDED for length, share in shares.items()
     )
+
+
+CONFESSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
+
+
+def says_so(name: str, item: dict, submission: Submission) -> bool:
+    """Whether a file beside the table says of this model that it collapsed to one answer."""
+    folder = submission.find(item["file"]).rpartition("/")[0]
+    for path in submission.tree.under(folder, ".json")[:20]:
+        try:
+            content = submission.tree.json(path)
+        except Unreadable:
+            continue
+        for keys, leaf in leaves(content):
+            said = " ".join([*keys, str(leaf) if leaf else ""]).lower()
+            if leaf and name in said and CONFESSED.search(said):
+                return True
+    return False
 
 
 def check_row(item: dict, submission: Submission) -> Outcome:

@@ -4,10 +4,9 @@ Logs, tables and figures are here; diseases_of_weights.py and diseases_of_ablati
 """
 
 import math
-import re
 from collections.abc import Iterator
 
-from lab.grading.checks import ROUNDED, SAME, SERIES, is_constant, percent
+from lab.grading.checks import ROUNDED, SAME, SERIES, is_constant, percent, says_so
 from lab.grading.diseases_of_ablations import ablation_diseases, known_value
 from lab.grading.diseases_of_weights import another_run, another_shape, broken_weights
 from lab.grading.layouts import ACCURACY, LOSS, in_shares, leaves, number
@@ -125,7 +124,7 @@ def constant_rows(item: dict, submission: Submission) -> Iterator[Finding]:
     """The accuracy at each length is what one answer for every row gets: the model tells nothing apart."""
     table = submission.table(item)
     for name, row in table.rows.items():
-        if not is_constant(item, row) or name in item["unlearnable"] or _says_so(name, item, submission):
+        if not is_constant(item, row) or name in item["unlearnable"] or says_so(name, item, submission):
             continue
         listed = ", ".join(
             f"{row[int(length)]:.3f} at {length}" for length in item["class_shares"] if int(length) in row
@@ -142,24 +141,6 @@ def constant_rows(item: dict, submission: Submission) -> Iterator[Finding]:
             else "the model gives every row the same answer; these are not accuracies near chance but no answer at all",
             0.0 if solved else 1 / len(item["required"]),
         )
-
-
-CONFESSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
-
-
-def _says_so(name: str, item: dict, submission: Submission) -> bool:
-    """Whether a file beside the table says of this model that it collapsed to one answer."""
-    folder = submission.find(item["file"]).rpartition("/")[0]
-    for path in submission.tree.under(folder, ".json")[:20]:
-        try:
-            content = submission.tree.json(path)
-        except Unreadable:
-            continue
-        for keys, leaf in leaves(content):
-            said = " ".join([*keys, str(leaf) if leaf else ""]).lower()
-            if leaf and name in said and CONFESSED.search(said):
-                return True
-    return False
 
 
 def in_range(item: dict, submission: Submission, name: str) -> bool:
