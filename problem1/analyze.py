@@ -2,6 +2,7 @@
 
     python problem1/analyze.py                              # everything: about two minutes
     python problem1/analyze.py --examples 663+497 347+159   # only these sums, as figures: a few seconds
+    python problem1/analyze.py --task text                  # addition as text (problem1/text/analyze.py)
 
 Reads results/best_model.pth and the data; writes, all in results/:
 
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import parallel
 from lab.files import UserError, only_one
-from lab.settings import as_plain, parse, run, setting
+from lab.settings import as_plain, parse, peek, run, setting
 from problem1 import (
     ablation,
     attention_shift,
@@ -37,13 +38,14 @@ from problem1 import (
 )
 from problem1.dataset import load_or_generate
 from problem1.subject import Subject
-from problem1.train import load_model
+from problem1.train import TASKS, load_model
 
 HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
 class Settings:
+    task: str = setting("digits", "digits: this one; text: sums of any length (see --task text --help)", choices=TASKS)
     model_path: Path = setting(HERE / "results/best_model.pth", "the trained model", metavar="FILE")
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder for everything that is found out", metavar="DIR")
@@ -55,13 +57,13 @@ class Settings:
 
 def analyse(subject: Subject, settings: Settings) -> None:
     """The table of contents."""
-    ask(
+    verified = ask(
         "is it right on every pair there is?",
         lambda: subject.write("verification.json", verify.verify(subject.model, subject.rows["train"])),
     )
     examples = ask(
         "what does it write, and how sure is it?",
-        lambda: patterns.answer_examples(subject, settings.num_samples),
+        lambda: patterns.answer_examples(subject, settings.num_samples, verified["wrong_sums"]),
     )
     ask("where does each head look?", lambda: patterns.answer(subject, examples))
     ask("what is each head's habit?", lambda: specialization.answer(subject))
@@ -113,4 +115,9 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    if peek("task") == "text":
+        from problem1.text import analyze as text
+
+        run(lambda: text.main(parse(text.Settings, text.__doc__)))
+    else:
+        run(lambda: main(parse(Settings, __doc__)))

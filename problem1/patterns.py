@@ -48,8 +48,11 @@ def as_sums(pairs: list[tuple[int, int]], num_digits: int) -> Sums:
     return encode(a, b, num_digits)
 
 
-def telling_examples(subject: Subject, count: int) -> tuple[Sums, list[str]]:
-    """Sums with a story, then test rows; at most `count`, each with a few words on why it is there."""
+def telling_examples(subject: Subject, count: int, wrong_sums: list[str] = ()) -> tuple[Sums, list[str]]:
+    """Sums with a story, then test rows; at most `count`, each with a few words on why it is there.
+
+    wrong_sums: "445 + 555 = …" as verification.json lists them, for a model that errs, but on no test row.
+    """
     test, digits = subject.rows["test"], subject.num_digits
     classes, carry = carry_classes(test), carries(test)
     wrong = ~subject.right.all(1)
@@ -66,6 +69,9 @@ def telling_examples(subject: Subject, count: int) -> tuple[Sums, list[str]]:
         if rows is None:
             made = chain_sum(digits) if story.startswith("a carry chain") else long_chain_sum(digits)
             chosen.append(as_sums([made], digits))
+        elif story == "a wrong answer" and wrong_sums:
+            a, _, b, *_ = wrong_sums[0].split()
+            chosen.append(as_sums([(int(a), int(b))], digits))
         elif rows.any():
             chosen.append(pick(test, rows.nonzero()[:1, 0]))
         else:
@@ -77,8 +83,7 @@ def telling_examples(subject: Subject, count: int) -> tuple[Sums, list[str]]:
     sums = join(chosen)
     different = {tuple(source): row for row, source in reversed(list(enumerate(sums.sources.tolist())))}
     keep = sorted(different.values())
-    if wrong.any():  # a wrong answer is worth more than any other story
-        keep.sort(key=lambda row: why[row] != "a wrong answer")
+    keep.sort(key=lambda row: why[row] != "a wrong answer")  # worth more than any other story
     keep = keep[:count]
     return pick(sums, keep), [why[row] for row in keep]
 
@@ -281,10 +286,10 @@ def remove_outdated(output_dir: Path) -> None:
             listing.unlink()
 
 
-def answer_examples(subject: Subject, count: int) -> dict:
+def answer_examples(subject: Subject, count: int, wrong_sums: list[str] = ()) -> dict:
     """Write examples/ for sums that tell a story."""
     remove_outdated(subject.output_dir)
-    records = examine(subject.model, *telling_examples(subject, count))
+    records = examine(subject.model, *telling_examples(subject, count, wrong_sums))
     examples = subject.write("examples/examples.json", {"examples": records})
     draw_examples(subject, examples)
     return examples

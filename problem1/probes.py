@@ -24,7 +24,7 @@ from problem1.subject import Subject, pick, places, source_places
 from problem1.verify import random_pairs
 
 FITTED_ON = 3_000  # fresh pairs
-STEPS, RIDGE = 8, 1e-2  # Newton's method; a little ridge keeps it finite where classes can be separated
+STEPS, RIDGE = 10, 1e-3  # Newton's method; a little ridge keeps it finite where classes can be separated
 
 
 @torch.no_grad()

@@ -1,0 +1,53 @@
+"""Models for the tests of the analyses: one that can add, trained in seconds, and one that cannot."""
+
+from functools import cache
+
+import torch
+
+from lab import checkpoint
+from lab.training import Recipe
+from problem1.dataset import Sums, every_pair, score
+from problem1.subject import Subject, pick
+from problem1.train import KIND, Settings, build
+
+DIGITS = 2
+SETTINGS = Settings(d_model=32, num_heads=2, num_layers=1, d_ff=64)
+PLAIN = {"d_model": 32, "num_heads": 2, "num_layers": 1, "d_ff": 64, "dropout": 0.0, "num_digits": DIGITS}
+
+
+def untrained(seed: int = 0):
+    torch.manual_seed(seed)
+    return build(SETTINGS, DIGITS).eval()
+
+
+@cache
+def adder():
+    """A model of two-digit sums that gets nearly all of them right."""
+    model, pairs, steps = untrained(), every_pair(DIGITS), 600
+    recipe = Recipe(epochs=1, batch_size=128, lr=6e-3, warmup_steps=50)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=0.1)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(steps):
+        batch = pick(pairs, torch.randint(len(pairs), (recipe.batch_size,), generator=generator))
+        loss = score(model, (batch.sources, batch.targets))[0].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.lr_at(step, steps)
+        optimizer.step()
+    return model.eval()
+
+
+def rows(count: int = 200) -> dict[str, Sums]:
+    pairs = every_pair(DIGITS)
+    order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(1))
+    parts = order[: 3 * count].split(count)
+    return {name: pick(pairs, part) for name, part in zip(("train", "val", "test"), parts, strict=True)}
+
+
+def subject(model, folder, count: int = 200) -> Subject:
+    return Subject(model, rows(count), folder, batch_size=64, settings=PLAIN)
+
+
+def save(model, path) -> None:
+    checkpoint.save(path, {"kind": KIND, "settings": PLAIN, "model": model.state_dict()})
