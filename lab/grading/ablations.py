@@ -13,19 +13,18 @@ DROPS = {"drop", "drops", "decrease", "delta", "impact", "importance", "differen
 WITHOUT = ACCURACY | {"ablated", "without", "score", "after", "zero", "zeroed", "value", "test", "mean", "overall"}
 WITHOUT |= {
     "removed",
-    "sequence",
-    "exact",
+    "removal",
     "masked",
     "masking",
     "pruned",
     "disabled",
-    "removal",
-    "performance",
-    "metric",
-    "val",
+    "sequence",
     "seq",
+    "exact",
+    "val",
     "effect",
 }
+WITHOUT |= {"performance", "metric"}
 SAYS_NOTHING = {"ablation", "ablations", "ablate", "results", "result", "single", "individual", "per", "data"}
 NEVER = LOSS | {"std", "low", "high", "ci", "interval", "count", "rank", "entropy", "seconds", "samples", "rows", "n"}
 NEVER |= {"config", "settings", "args", "seed", "num", "by", "number", "total", "versions", "threads"}

@@ -107,6 +107,8 @@ def _age_evidence(weights: Weights, log: Log, parts: list[str]) -> str | None:
     if epoch is None:
         return None
     best = _best_epochs(log)
+    if log.best_epoch is None and 1 <= epoch <= len(history) and max(history) - history[epoch - 1] < 0.005:
+        return None  # as good as the best, by whatever rule it was chosen
     if best and not any(abs(epoch - number) <= 1 for number in best):
         at = f" ({history[epoch - 1]:.4f} there)" if 1 <= epoch <= len(history) else ""
         return f"the checkpoint is of epoch {epoch}{at}, the log's best is epoch {min(best)}"
