@@ -16,7 +16,7 @@ from lab import parallel
 from lab.files import UserError, only_one, read_json, write_json, write_text
 from lab.provenance import provenance
 from lab.settings import as_plain, parse, run, setting
-from problem2 import encodings, extrapolation, failures, geometry, mechanism, training_summary
+from problem2 import encodings, extrapolation, failures, geometry, mechanism, proof, training_summary
 from problem2.dataset import complain_of_values, load_or_generate
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import SCHEMES
@@ -72,11 +72,11 @@ def main(settings: Settings) -> None:
         return answer(models, list(settings.sequence))
     folder = settings.output_dir or settings.results_dir / "extrapolation"
     with only_one(folder, "an analysis"):
-        analyse(models, settings, folder, provenance(device) | {"config": as_plain(settings)})
+        analyse(models, settings, folder, device, provenance(device) | {"config": as_plain(settings)})
     print(f"everything is in {folder}")
 
 
-def analyse(models: dict, settings: Settings, folder: Path, origin: dict) -> None:
+def analyse(models: dict, settings: Settings, folder: Path, device, origin: dict) -> None:
     """The table of contents: each block one question, one file of numbers, one figure drawn from it."""
     lengths, batch = settings.test_lengths, settings.batch_size
     in_range = load_or_generate(settings.data_dir)["test"]
@@ -110,6 +110,13 @@ def analyse(models: dict, settings: Settings, folder: Path, origin: dict) -> Non
     mechanism.draw_causes(report, folder / "causes.png", "extrapolation")
     mechanism.draw_causes(report, folder / "causes_adjacent.png", "adjacent")
     mechanism.draw_neighbours(report, details, folder / "neighbour_attention.png")
+
+    proofs = {name: report for name, model in models.items() if (report := proof.prove(model, device))}
+    if proofs:
+        print("Is a model right on every sequence there is?")
+        write_json(folder / "proof.json", {"schemes": proofs, **origin})
+        for name, its in proofs.items():
+            print(f"  {name}: {proof.as_sentence(its)}")
 
     print("Does trained attention use the rotation in the codes?")
     added = [name for name in ("sinusoidal", "learned", "onehot", "randomized") if name in models]

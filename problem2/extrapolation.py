@@ -140,7 +140,7 @@ def draw_bars(details: dict, path: Path, lengths=(32, 64, 128, 256)) -> None:
     """Accuracy at each length, one group a scheme; hatched where the model has collapsed to one answer."""
     figure, axes = plt.subplots(figsize=(max(6, 1.1 * len(details) + 2), 4.2))
     width = 0.8 / len(lengths)
-    greys = plt.get_cmap("Blues")
+    colours = plt.get_cmap("Blues")([0.3 + 0.65 * n / max(1, len(lengths) - 1) for n in range(len(lengths))])
     for number, length in enumerate(lengths):
         for place, report in enumerate(details.values()):
             numbers = report["sets"].get(f"extrapolation/{length}")
@@ -150,10 +150,9 @@ def draw_bars(details: dict, path: Path, lengths=(32, 64, 128, 256)) -> None:
                 place + (number - (len(lengths) - 1) / 2) * width,
                 numbers["accuracy"],
                 width * 0.92,
-                color=greys(0.3 + 0.65 * number / max(1, len(lengths) - 1)),
+                color=colours[number],
                 edgecolor="#555555" if numbers["collapsed"] else "none",
                 hatch="///" if numbers["collapsed"] else None,
-                label=f"length {length}" if place == 0 else None,
             )
     axes.axhline(0.5, color="#999999", linewidth=1)
     axes.set_xticks(range(len(details)), [name.replace("_", "\n") for name in details])

@@ -79,7 +79,8 @@ class Squeezed(Changed):
     """A long sequence at fractions between the positions of training: many keys, nothing beyond what was seen."""
 
     def positions(self, lengths: Tensor, width: int) -> Tensor:
-        return super().positions(lengths, width) * ((TRAINED - 1) / (width - 1))
+        positions = super().positions(lengths, width)
+        return positions * ((TRAINED - 1) / positions.amax(-1, keepdim=True))
 
 
 class Sharper(Changed):

@@ -32,7 +32,7 @@ def can_be_tried(model: SortingClassifier) -> bool:
 
 
 @torch.no_grad()
-def every_vote(model: SortingClassifier) -> tuple[Tensor, Tensor, Tensor]:
+def every_vote(model: SortingClassifier, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
     """How far "not sorted" is ahead in the vote of a place, in every situation:
 
     middle [a, b, c] for b between a and c, first [a, b] for a at the start, last [b, c] for c at the end.
@@ -41,11 +41,11 @@ def every_vote(model: SortingClassifier) -> tuple[Tensor, Tensor, Tensor]:
     middle = torch.empty(COUNT, COUNT, COUNT)
     for a in range(COUNT):
         triples = torch.cartesian_prod(torch.tensor([a]), values, values)
-        votes, _ = model.votes(triples)
-        ahead = (votes[..., 0] - votes[..., 1]).reshape(COUNT, COUNT, 3)
+        votes, _ = model.votes(triples.to(device))
+        ahead = (votes[..., 0] - votes[..., 1]).reshape(COUNT, COUNT, 3).cpu()
         middle[a] = ahead[..., 1]
-    votes, _ = model.votes(torch.cartesian_prod(values, values))
-    first, last = (votes[..., 0] - votes[..., 1]).reshape(COUNT, COUNT, 2).unbind(-1)
+    votes, _ = model.votes(torch.cartesian_prod(values, values).to(device))
+    first, last = (votes[..., 0] - votes[..., 1]).reshape(COUNT, COUNT, 2).cpu().unbind(-1)
     return middle, first, last
 
 
@@ -73,9 +73,9 @@ def check(middle: Tensor, first: Tensor, last: Tensor) -> dict:
     }
 
 
-def prove(model: SortingClassifier) -> dict | None:
+def prove(model: SortingClassifier, device: torch.device | str = "cpu") -> dict | None:
     """None where the model is not one whose situations can all be tried."""
-    return check(*every_vote(model.cpu().eval())) if can_be_tried(model) else None
+    return check(*every_vote(model.eval(), device)) if can_be_tried(model) else None
 
 
 def as_sentence(report: dict) -> str:
