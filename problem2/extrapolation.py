@@ -157,7 +157,8 @@ def draw_bars(details: dict, path: Path, lengths=(32, 64, 128, 256)) -> None:
     axes.axhline(0.5, color="#999999", linewidth=1)
     axes.set_xticks(range(len(details)), [name.replace("_", "\n") for name in details])
     axes.set(ylabel="share of right answers", ylim=(0, 1.02))
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    shades = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
+    axes.legend(shades, [f"length {length}" for length in lengths], loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figures.save(
         figure, path, "The course's longer test sets, 500 rows each. Hatched: one answer to everything (collapsed)."
     )
