@@ -39,7 +39,7 @@ class Run:
 RUNS = {f"seed{seed}": Run("another seed", ("--seed", str(seed))) for seed in range(5)} | {
     "handout": Run("the handout's own size", ("--d-model", "128", "--d-ff", "512")),
     "digits5": Run("five digits", ("--epochs", "12"), 5, 50_000),
-    "digits10": Run("ten digits", ("--epochs", "12"), 10, 100_000),
+    "digits10": Run("ten digits", ("--epochs", "12"), 10, 200_000),
 }
 
 
@@ -87,13 +87,13 @@ def _call(script: str, *flags) -> None:
 
 def main(settings: Settings) -> None:
     path = settings.output_dir / "robustness.json"
-    results = read_json(path, "delete it.")["runs"] if path.exists() else {}
     if any(RUNS[name].num_digits == 3 for name in settings.runs):
         _call("generate_data.py")  # once, before two runs ask for the same file
     with ThreadPoolExecutor(settings.at_once) as pool:
         wanted = pool.map(lambda name: perform(name, settings.output_dir / "seeds" / name), settings.runs)
         for name, result in zip(settings.runs, wanted, strict=True):
-            results[name] = result
+            # Read again each time: another call of this script may have finished other runs meanwhile.
+            results = (read_json(path, "delete it.")["runs"] if path.exists() else {}) | {name: result}
             write_json(path, {"runs": {name: results[name] for name in RUNS if name in results}, **provenance()})
 
 
