@@ -22,6 +22,7 @@ from problem2 import generate_data
 from problem2.generate_data import LARGEST, SETS, is_sorted
 
 PAD, VOCAB_SIZE = LARGEST + 1, LARGEST + 2
+NARROWING = 3.0  # of the strict protocol's fresh rows
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,19 @@ def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 # --- changes that keep the label -------------------------------------------------------------------------------
 
 
-def relabel(sequences: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def relabel(sequences: Tensor, generator: torch.Generator | None = None, narrowing: float = 1.0) -> Tensor:
     """Other values in the same order: the distinct values of each row become other distinct values, the smallest
     the smallest and so on, equal ones staying equal. No comparison changes, so neither does the label.
 
     The new values lie in a band of 0 … 99 of random width. In a narrow band a value says nothing about the place
-    where it belongs, and differences are small: only comparing values with each other helps there.
+    where it belongs, and differences are small: only comparing values with each other helps there. The larger
+    `narrowing`, the more bands are narrow.
     """
     count, width = sequences.shape
     present = torch.zeros(count, VOCAB_SIZE, dtype=torch.long).scatter_(1, sequences.cpu(), 1)[:, :PAD]
     ranks, distinct = present.cumsum(1) - 1, present.sum(1, keepdim=True)
     bands = torch.rand(count, 2, 1, generator=generator)
-    spread = distinct + ((PAD - distinct + 1) * bands[:, 0]).long()  # how many values the band has
+    spread = distinct + ((PAD - distinct + 1) * bands[:, 0] ** narrowing).long()  # how many values the band has
     lowest = ((PAD - spread + 1) * bands[:, 1]).long()
     values = torch.arange(PAD)
     keys = torch.rand(count, PAD, generator=generator)
@@ -154,12 +156,14 @@ def _swap(values: Tensor, i: Tensor, j: Tensor) -> Tensor:
 
 
 def draw_instead(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """For the strict protocol: as many fresh rows of both kinds, as long as the batch's; half in narrow bands."""
+    """For the strict protocol: as many fresh rows of both kinds, as long as the batch's.
+
+    Most are put in narrow bands: in long sequences of 0 … 99 neighbours differ by 1, which short ones seldom do.
+    """
     sequences, labels = batch
     lengths = (sequences != PAD).sum(1)
     rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator)
-    narrow = torch.rand(len(labels), 1, generator=generator) < 0.5
-    changed = torch.where(narrow, relabel(rows.sequences, generator), rows.sequences)
+    changed = relabel(rows.sequences, generator, NARROWING)
     return changed.to(sequences.device), rows.labels.to(sequences.device)
 
 

@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 from lab import figures
 from lab.heads import HeadTap
 from problem2.dataset import Rows, load_test_set
-from problem2.extrapolation import SCORES_AT_ONCE, judge, margins, style
+from problem2.extrapolation import IN_RANGE, SCORES_AT_ONCE, judge, margins, style
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import PositionScheme
 
@@ -227,11 +227,9 @@ def draw_neighbours(mechanism: dict, details: dict, path: Path, kind: str = "ext
         near = report["neighbour_attention"]
         left.plot(near["lengths"], near["best"]["shares"], **style(name), label=name)
         sets = details[name]["sets"]
-        lengths = sorted(int(key.split("/")[1]) for key in sets if key.startswith(kind))
-        gaps = [
-            sets[f"{kind}/{n}"]["sorted"]["margin_mean"] - sets[f"{kind}/{n}"]["unsorted"]["margin_mean"]
-            for n in lengths
-        ]
+        places = {int(key.split("/")[1]): key for key in sets if key.startswith(kind)} | {IN_RANGE: "test"}
+        lengths = sorted(places)
+        gaps = [sets[places[n]]["sorted"]["margin_mean"] - sets[places[n]]["unsorted"]["margin_mean"] for n in lengths]
         right.plot(lengths, gaps, **style(name), label=name)
     lengths = mechanism[next(iter(mechanism))]["neighbour_attention"]["lengths"]
     left.plot(lengths, [1 / n for n in lengths], color="#999999", linewidth=1, label="evenly over all")
@@ -245,8 +243,10 @@ def draw_neighbours(mechanism: dict, details: dict, path: Path, kind: str = "ext
         ylabel="mean margin, sorted − unsorted rows (logits)",
     )
     right.axhline(0, color="#999999", linewidth=1)
+    left.set_xticks(lengths, [str(n) for n in lengths])
+    ticks = sorted({IN_RANGE, *lengths} - {TRAINED})
+    right.set_xticks(ticks, ["8–16" if n == IN_RANGE else str(n) for n in ticks])
     for axes in (left, right):
-        axes.set_xticks(lengths, [str(n) for n in lengths])
         axes.minorticks_off()
     right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
     figures.save(

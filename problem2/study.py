@@ -43,7 +43,7 @@ class Settings:
     data_dir: Path = setting(HERE / "data", "folder of the data", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder of the results", metavar="DIR")
     lengths: tuple[int, ...] = setting((), "lengths to be asked at (left out: to 256, strict to 1024)", minimum=2)
-    epochs: int = setting(train.Settings.epochs, "passes over the training rows", minimum=1)
+    epochs: int | None = setting(None, "passes over the training rows (left out: as train.py)", minimum=1)
     workers: int = setting(0, "runs at a time (0: one for each core)", minimum=0, maximum=64)
     only_sum_up: bool = setting(False, "train nothing, sum up what there is")
 

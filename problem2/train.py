@@ -8,7 +8,7 @@
     torchrun --nproc_per_node=2 problem2/train.py           # several processes, each a share of every batch
 
 Protocols: "course" takes the 10,000 rows of train.json and pools by the mean. "strict" draws rows afresh, half of
-the unsorted ones with a single swap of two neighbours, and pools by the maximum.
+the unsorted ones with a single swap of two neighbours, pools by the maximum and has a single layer.
 """
 
 import os
@@ -31,7 +31,18 @@ from problem2.side_by_side import run_all
 
 HERE = Path(__file__).resolve().parent
 KIND = "problem2/sorting"
-PROTOCOLS = {"course": "mean", "strict": "max"}  # and how each pools
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What the two ways of training differ in, besides their rows."""
+
+    pooling: str
+    num_layers: int
+    epochs: int
+
+
+PROTOCOLS = {"course": Protocol("mean", 2, 24), "strict": Protocol("max", 1, 48)}
 
 
 @dataclass(frozen=True)
@@ -43,11 +54,11 @@ class Settings:
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
     batch_size: int = setting(128, "rows in a step", minimum=1)
-    epochs: int = setting(24, "passes over the training rows", minimum=1)
+    epochs: int | None = setting(None, "passes over the training rows (course: 24, strict: 48)", minimum=1)
     lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int = setting(64, "width of the model", minimum=1, maximum=8192)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1, maximum=8192)
-    num_layers: int = setting(2, "layers", minimum=1, maximum=64)
+    num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1, maximum=64)
     d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1, maximum=65536)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.1, "AdamW's pull of the weights towards zero", minimum=0)
@@ -56,6 +67,12 @@ class Settings:
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
     seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
     resume: bool = setting(False, "go on after the last finished epoch of an interrupted run")
+
+
+def with_defaults(settings: Settings) -> Settings:
+    """The settings with what the protocol decides filled in where nothing else was asked for."""
+    usual = PROTOCOLS[settings.protocol]
+    return replace(settings, num_layers=settings.num_layers or usual.num_layers, epochs=settings.epochs or usual.epochs)
 
 
 def build(settings: Settings) -> SortingClassifier:
@@ -68,7 +85,7 @@ def build(settings: Settings) -> SortingClassifier:
         d_ff=settings.d_ff,
         dropout=settings.dropout,
         max_len=settings.max_len,
-        pooling=PROTOCOLS[settings.protocol],
+        pooling=PROTOCOLS[settings.protocol].pooling,
         causal=settings.causal,
     )
 
@@ -76,7 +93,7 @@ def build(settings: Settings) -> SortingClassifier:
 def load_trained(path: Path, device: torch.device | str = "cpu") -> SortingClassifier:
     """The model in a checkpoint, rebuilt from the settings beside its weights, ready to be asked."""
     content = checkpoint.load(path, KIND)
-    settings = from_plain(Settings, content["settings"], str(path))
+    settings = with_defaults(from_plain(Settings, content["settings"], str(path)))
     odd = [name for name in settings.encoding if name not in SCHEMES]
     if odd or len(settings.encoding) != 1 or settings.d_model % settings.num_heads:
         raise UserError(f"{path} has settings that no model can have: {checkpoint.REMEDY}")
@@ -97,6 +114,7 @@ def make_task(settings: Settings, rows: dict[str, Rows]) -> Task:
 
 def train_one(settings: Settings, device: torch.device) -> dict:
     """Train the one scheme that settings.encoding names; returns its log."""
+    settings = with_defaults(settings)
     with parallel.lead_first():
         rows = load_or_generate(settings.data_dir)
     torch.manual_seed(settings.seed)
