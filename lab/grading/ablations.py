@@ -108,7 +108,10 @@ def _head_of(path: Keys) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
             before += rest
         complete = complete or (bool({"head", "h"} & set(said)) and said[-1].isdigit())
     ids = [word for word in place if word.isdigit()]
-    if not ids or not set(place) & PLACE or len(ids) > 3:
+    said = {*before, *after}
+    if not set(place) & PLACE and (said - WITHOUT - DROPS or (len(ids) < 2 and not said & (ACCURACY | DROPS))):
+        return None, (), ()  # numbers alone name a head only where nothing else is said: {"0_1": 0.98}
+    if not ids or len(ids) > 3:
         return None, (), ()
     name = [word for word in place if word not in ("heads", "layers", "blocks")]
     return " ".join(name), tuple(before), tuple(after)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+import warnings
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,7 +182,11 @@ def decode(content: bytes) -> Image:
     import PIL.Image
 
     try:
-        with PIL.Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+        with warnings.catch_warnings(), PIL.Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+            warnings.simplefilter("ignore")
+            if "transparency" in image.info or "A" in image.getbands():  # seen as on paper
+                drawn = image.convert("RGBA")
+                image = PIL.Image.alpha_composite(PIL.Image.new("RGBA", drawn.size, "white"), drawn)
             pixels = numpy.asarray(image.convert("RGB"))
     except Exception as error:  # a broken picture fails in any way it likes
         raise Unreadable(f"is a damaged PNG image ({type(error).__name__})") from None

@@ -155,6 +155,20 @@ def ablation_in_layers(folder: Path) -> None:
     write(folder, ABLATION, {"baseline": 0.9985, "ablation": heads})
 
 
+def ablation_by_numbers(folder: Path) -> None:
+    write(
+        folder,
+        ABLATION,
+        {"baseline": 0.9985, "betas": [0.9, 0.98]}
+        | {f"({n // 4}, {n % 4})": value for n, value in enumerate(accuracies(folder).values())},
+    )
+
+
+def ablation_in_one_list(folder: Path) -> None:
+    content = {"baseline_accuracy": 0.9985, "ablated_accuracies": [*accuracies(folder).values()], "lr": 0.001}
+    write(folder, ABLATION, content | {"per_place_accuracy": [0.99, 0.98, 0.97]})
+
+
 def in_percent(folder: Path) -> None:
     values = {head: {"ablated": 100 * value} for head, value in accuracies(folder).items()}
     write(folder, ABLATION, {"baseline": 99.85, "heads": values})
@@ -239,6 +253,13 @@ def moved_files(folder: Path) -> None:
     (folder / "problem2").rename(folder / "Problem2")
 
 
+def transparent_figure(folder: Path) -> None:
+    """Black ink on nothing: without its transparency it would be one black area."""
+    alpha = numpy.zeros((300, 400, 4), dtype=numpy.uint8)
+    alpha[100:200, 100:200, 3] = 255
+    PIL.Image.fromarray(alpha).save(folder / PROBLEM1 / "training_curves.png")
+
+
 def collapse_told(folder: Path) -> None:
     """One class for all beyond the range is no disease where it is said."""
     change(folder, TABLE, sinusoidal=SHARES)
@@ -271,6 +292,8 @@ LAYOUTS: list[Callable[[Path], None]] = [
     ablation_of_importances,
     ablation_under_importance,
     ablation_in_layers,
+    ablation_by_numbers,
+    ablation_in_one_list,
     in_percent,
     other_names,
     log_of_epochs,
@@ -282,6 +305,7 @@ LAYOUTS: list[Callable[[Path], None]] = [
     table_of_records,
     moved_files,
     collapse_told,
+    transparent_figure,
     plain_weights,
     weights_with_company,
 ]
