@@ -88,9 +88,8 @@ def draw_comparison(report: dict, path: Path) -> None:
         axes.set(xlabel=axis[its["kind"]], ylabel="place that looks" if its["kind"] == "bias" else "place")
         figure.colorbar(image, ax=axes)
     caption = (
-        "Codes are added to the embeddings; rotations (here their cosines) turn queries and keys;\n"
-        "biases (here of head 0) are added to the scores,\n"
-        "grey may not be seen. Randomised schemes spread 48 places over positions 0 … 511."
+        "Codes are added to the embeddings; rotations (here their cosines) turn queries and keys; biases\n"
+        "(here of head 0) are added to the scores, grey may not be seen. Randomised schemes spread 48 places over positions 0 … 511."
     )
     figures.save(figure, path, caption)
 

@@ -4,10 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+
+from lab.files import UserError
+from problem2.side_by_side import as_flags, run_all
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--d-model", "16", "--num-heads", "4", "--num-layers", "1", "--d-ff", "16", "--max-len", "300"]
@@ -136,6 +140,28 @@ def test_several_bad_runs_are_all_named(tmp_path):
     (tmp_path / "train.json").write_text("[]")
     message = refuses("train.py", "--data-dir", tmp_path, "--output-dir", tmp_path, "--encoding", "rope", "t5")
     assert "train.json" in message
+
+
+@dataclass(frozen=True)
+class Choice:
+    name: str = "a"
+    numbers: tuple[int, ...] = ()
+    loud: bool = False
+    limit: int | None = None
+
+
+def test_settings_become_the_command_line_that_makes_them():
+    assert as_flags(Choice()) == ["--name", "a"]
+    assert as_flags(Choice("b", (1, 2), True, 3)) == ["--name", "b", "--numbers", "1", "2", "--loud", "--limit", "3"]
+
+
+def test_one_run_that_fails_does_not_stop_the_others(tmp_path, capfd):
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print('hello from', sys.argv[2]); sys.exit(sys.argv[2] == 'b')")
+    with pytest.raises(UserError, match="second did not finish"):
+        run_all(script, {"first": Choice("a"), "second": Choice("b"), "third": Choice("c")}, workers=2)
+    said = capfd.readouterr().out
+    assert "[first] hello from a" in said and "[second] hello from b" in said and "[third] hello from c" in said
 
 
 def test_a_study_of_one_scheme(house):
