@@ -4,6 +4,7 @@
     python -m lab.grade SUBMISSION              # anybody's, in the same layout; nothing in it is ever run
     python -m lab.grade SUBMISSION --json -     # for a grading platform, on the screen
     python -m lab.grade SUBMISSION --json FILE  # the table on the screen, the JSON in a file
+    python PATH/TO/lab/grade.py SUBMISSION      # the same from anywhere
 
 What is expected, with points and reasons, stands in each problem's expected.json. SUBMISSION holds
 problem1/results and problem2/results, or one of them, or is such a folder itself. Exit code 0: all is there and
@@ -15,6 +16,8 @@ import json
 import os
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.files import UserError, write_json
 from lab.grading.report import as_table, grade, load_expected

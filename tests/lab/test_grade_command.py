@@ -80,6 +80,12 @@ def test_nobody_reads_to_the_end(sound):
     assert result.stderr == ""
 
 
+def test_from_anywhere(sound, tmp_path):
+    script = [sys.executable, ROOT / "lab/grade.py", "problem1"]
+    result = subprocess.run(script, cwd=sound, env={"PATH": ""}, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and "total 50 of 50: complete" in result.stdout
+
+
 def test_help_teaches():
     result = command("--help")
     assert result.returncode == 0 and "SUBMISSION" in result.stdout and "Exit code" in result.stdout
