@@ -30,6 +30,7 @@ PAIRS = 400  # for each group; half of them one way (a carry is put in), half th
 FEWEST = 50  # pairs the model gets right without which nothing is measured
 ENOUGH = 0.95  # of the flips that all candidates together reach: where a set of heads is complete
 LARGEST_SET = 4
+POSITION_PAIRS = 150  # for the map of single positions, which takes many runs
 
 
 class Swap:
@@ -40,10 +41,16 @@ class Swap:
         logits = [trial.logits()[:, target] for trial in trials]
         digits = [sums.targets[:, target] for sums in (run, other)]
         self.usable = (logits[0].argmax(-1) == digits[0]) & (logits[1].argmax(-1) == digits[1])
-        self.trial, self.target = trials[0], target
+        self.model, self.sums, self.target = model, (run, other), target
+        self.trial = trials[0]
         self.mine, self.others = digits
         self.start, self.end = self._preference(logits[0]), self._preference(logits[1])
         self.own, self.foreign = trials[0].record()[1], trials[1].record()[1]
+
+    def fewer(self, count: int) -> "Swap":
+        """The same with at most `count` of the pairs, evenly from both ways."""
+        rows = torch.linspace(0, len(self.mine) - 1, min(count, len(self.mine))).long()
+        return Swap(self.model, *(pick(sums, rows) for sums in self.sums), self.target)
 
     def _preference(self, logits: Tensor) -> Tensor:
         """[N] logit of the other run's digit minus that of this run's"""
@@ -107,7 +114,7 @@ def measure(subject: Subject, group: Group) -> dict:
             name: found_set(swap, alone, candidates)
             for name, candidates in (("any head", subject.heads), ("encoder", stages(subject.heads)["all encoder"]))
         },
-        "positions": by_position(subject, swap),
+        "positions": by_position(subject, swap.fewer(POSITION_PAIRS)),
     }
 
 

@@ -77,8 +77,7 @@ def telling_examples(subject: Subject, count: int, wrong_sums: list[str] = ()) -
         else:
             continue
         why.append(story)
-    more = max(0, count - len(why))
-    chosen.append(pick(test, slice(more)))
+    chosen.append(pick(test, slice(count)))
     why += ["from the test rows"] * len(chosen[-1])
     sums = join(chosen)
     different = {tuple(source): row for row, source in reversed(list(enumerate(sums.sources.tolist())))}

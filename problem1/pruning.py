@@ -26,8 +26,8 @@ from lab.heads import Edit
 from problem1.ablation import KINDS, SMALL, removals
 from problem1.subject import Subject, Trial, pick, share
 
-CHOOSING_ROWS = 400  # validation rows on which greedy compares candidates by their loss
-DRAWS, DRAW_ROWS = 20, 200  # random orders, and test rows for each of them
+CHOOSING_ROWS = 300  # validation rows on which greedy compares candidates by their loss
+DRAWS, DRAW_ROWS = 20, 100  # random orders, and test rows for each of them
 
 
 def greedy_order(trial: Trial, edits: dict[str, Edit], progress) -> list[str]:
@@ -111,7 +111,7 @@ def removable(curve: list[dict], floor: float) -> int:
 
 def draw_curves(results: dict, path: Path, caption: str) -> None:
     """Accuracy by number of heads removed: three orders, two kinds."""
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True)
     steps = range(results["heads"] + 1)
     titles = {"zero": "removed heads say nothing (zero)", "mean": "removed heads say their mean"}
     names = {"greedy": "greedy, chosen together", "one_by_one": "in order of single ablation"}
@@ -128,12 +128,24 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
         low, middle, high = np.quantile(random_order, [0.1, 0.5, 0.9], axis=0)
         axes.plot(steps, middle, color="#777777", linestyle=":", label="random order: median, 10 to 90%")
         axes.fill_between(steps, low, high, color="#777777", alpha=0.2, linewidth=0)
-        axes.set(title=titles[kind], xlabel=f"heads removed, of {results['heads']}", ylim=(-3, 103))
+        axes.set_title(titles[kind] + _verdict(results, kind), fontsize=10)
+        axes.set(xlabel=f"heads removed, of {results['heads']}", ylim=(-3, 103))
         axes.axhline(99, color="black", linewidth=0.7)
         axes.text(len(steps) - 1, 98, "99%", ha="right", va="top", fontsize=8)
     panels[0].set_ylabel("exact match on test sums (%)")
-    panels[0].legend(loc="lower left", fontsize=8)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
     save(figure, path, caption)
+
+
+def _verdict(results: dict, kind: str) -> str:
+    """The two percentages, for a model of which they mean anything."""
+    if not results["meaningful"]:
+        return ""
+    it = results["dispensable"][kind]
+    return (
+        f"\neach alone below 1 point: {it['alone']} ({it['alone_share']:.0%}); "
+        f"together: {it['together']} ({it['together_share']:.0%})"
+    )
 
 
 def answer(subject: Subject, ablation: dict) -> dict:

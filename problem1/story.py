@@ -18,9 +18,13 @@ HARDLY, MOSTLY = 0.05, 0.5  # shares below and above which an effect is called n
 
 
 def percent(it: dict) -> str:
-    """'97.3 ± 0.8%'"""
-    low, high = it["interval_95"]
-    return f"{100 * it['share']:.1f} ± {50 * (high - low):.1f}%"
+    """'97.3 ± 0.8%', the 95% interval; at the ends, where an interval has one side only, '100% (interval from 98.1%)'"""
+    low, high = (100 * bound for bound in it["interval_95"])
+    if it["share"] == 1:
+        return f"100% (interval from {low:.1f}%)"
+    if it["share"] == 0:
+        return f"0% (interval up to {high:.1f}%)"
+    return f"{100 * it['share']:.1f} ± {(high - low) / 2:.1f}%"
 
 
 def listed(names: list[str]) -> str:
@@ -28,45 +32,71 @@ def listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def where(group: dict) -> str:
+    """'the hundreds', 'the hundreds through one 9'"""
+    return f"the {group['place']}" + (f" through {_nines(group['nines'])}" if group["nines"] else "")
+
+
+def _nines(count: int) -> str:
+    return {1: "a 9", 2: "two 9s"}.get(count, f"{count} 9s")
+
+
+def pooled(groups: list[dict], scope: str, key: str) -> dict:
+    """The group in which this share is the least convincing: least for what is claimed, most for what is denied."""
+    choose = max if key == "others_instead" else min
+    return choose((group["sets"][scope][key] for group in groups), key=lambda it: it["share"])
+
+
+def alike(groups: list[dict], scope: str) -> list[list[dict]]:
+    """Groups that the same heads serve, together."""
+    found: dict[tuple, list[dict]] = {}
+    for group in groups:
+        found.setdefault(tuple(sorted(group["sets"][scope]["heads"])), []).append(group)
+    return list(found.values())
+
+
 def entries(groups: list[dict]) -> list[str]:
     """Through which heads the carry comes, for each digit it goes into."""
     said = []
     for group in groups:
         them = group["sets"]["any head"]
-        where = f"The carry into the {group['place']}"
-        where += "" if group["nines"] == 0 else f" that has to pass through {_nines(group['nines'])}"
         if them["sufficient"]["share"] < MOSTLY:
             said.append(
-                f"{where} comes through no small set of heads: the best {len(them['heads'])} together flip only "
-                f"{percent(them['sufficient'])} of the digits."
+                f"The carry into {where(group)} comes through no small set of heads: the best {len(them['heads'])} "
+                f"together flip only {percent(them['sufficient'])} of the digits."
             )
-            continue
-        alone = "patching it alone" if len(them["heads"]) == 1 else "patching them together"
+    clear = [group for group in groups if group["sets"]["any head"]["sufficient"]["share"] >= MOSTLY]
+    for family in alike(clear, "any head"):
+        heads = family[0]["sets"]["any head"]["heads"]
+        alone = "patching it alone" if len(heads) == 1 else "patching them together"
+        several = " in every one of these groups" if len(family) > 1 else ""
         said.append(
-            f"{where} enters through {listed(them['heads'])}: {alone} flips {percent(them['sufficient'])} of the "
-            f"digits, patching all other heads instead {percent(them['others_instead'])}."
+            f"The carry into {listed([where(group) for group in family])} enters through {listed(heads)}: {alone} "
+            f"flips {percent(pooled(family, 'any head', 'sufficient'))} of the digits{several}, patching all other "
+            f"heads instead {percent(pooled(family, 'any head', 'others_instead'))}."
         )
     return said
 
 
-def _nines(count: int) -> str:
-    return "a 9" if count == 1 else f"{count} 9s"
-
-
 def encoder(groups: list[dict]) -> list[str]:
     """Whether the encoder moves carries within the source: straight ones, and those that pass through 9s."""
+    strong = [group for group in groups if group["stages"]["all encoder"]["flips"]["share"] >= MOSTLY]
+    weak = [group for group in groups if group not in strong]
     said = []
-    for group in groups:
-        them, whole = group["sets"]["encoder"], group["stages"]["all encoder"]["flips"]
-        where = f"For the {group['place']}" + (f" through {_nines(group['nines'])}" if group["nines"] else "")
-        if whole["share"] >= MOSTLY and them["heads"]:
-            said.append(
-                f"{where} the carry has been handed on within the operands before the decoder looks: of the encoder's "
-                f"heads {listed(them['heads'])} flips {percent(them['sufficient'])}, the encoder's others instead "
-                f"{percent(them['others_instead'])}."
-            )
-        else:
-            said.append(f"{where} the encoder's heads do little: all of them together flip {percent(whole)}.")
+    for family in alike(strong, "encoder"):
+        heads = family[0]["sets"]["encoder"]["heads"]
+        said.append(
+            f"On the way into {listed([where(group) for group in family])} it has been handed on within the operands "
+            f"before the decoder looks: of the encoder's heads {listed(heads)} "
+            f"flip{'s' if len(heads) == 1 else ''} {percent(pooled(family, 'encoder', 'sufficient'))}, the encoder's "
+            f"others instead {percent(pooled(family, 'encoder', 'others_instead'))}."
+        )
+    if weak:
+        most = max((group["stages"]["all encoder"]["flips"] for group in weak), key=lambda it: it["share"])
+        said.append(
+            f"On the way into {listed([where(group) for group in weak])} the encoder's heads are not what brings it: "
+            f"all of them together flip at most {percent(most)}."
+        )
     return said
 
 

@@ -149,7 +149,8 @@ def test_the_story_is_told_from_the_numbers(subject, measured):
     shift = {"groups": [attention_shift.shifts(subject, make_group(2, target=1, nines=0, count=60))]}
     told = story.tell(subject, measured["patching"], measured["probes"], measured["nines"], shift)
     group = measured["patching"]["groups"][0]
-    assert f"flips {100 * group['sets']['any head']['sufficient']['share']:.1f} ±" in told
+    assert f"The carry into the tens enters through {story.listed(group['sets']['any head']['heads'])}" in told
+    assert story.percent(story.pooled([group], "any head", "sufficient")) in told
     assert all(head in told for head in group["sets"]["any head"]["heads"])
     assert "contradicted" in told
 
