@@ -5,6 +5,7 @@ They live here and nowhere else. contradictions.py sets what they give beside wh
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -180,7 +181,7 @@ def heads_by_seed(seeds_dir: Path, test: Sums) -> dict:
     return found
 
 
-# --- problem 2: post-norm without warm-up ------------------------------------------------------------------------
+# --- problem 2: never learns --------------------------------------------------------------------------------------
 
 
 class PostNormLayer(EncoderLayer):
@@ -191,15 +192,36 @@ class PostNormLayer(EncoderLayer):
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
-def post_norm(settings: sorting.Settings, warmup_steps: int = 0) -> dict:
-    """Post-norm at the given learning rate, everything else as in the sound recipe."""
-    rows = load_or_generate(settings.data_dir)
-    torch.manual_seed(settings.seed)
-    model = sorting.build(settings)
+def post_norm(model: nn.Module) -> int | None:
+    """Normalise after each sublayer, and train with no warm-up."""
     for layer in model.layers:
         layer.__class__ = PostNormLayer
     model.norm = nn.Identity()  # the last layer has normalised already
-    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, warmup_steps, settings.weight_decay)
-    folder = settings.output_dir / f"post_norm_{settings.encoding[0]}"
+    return 0
+
+
+def loud_values(model: nn.Module) -> None:
+    """Leave the embedding as nn.Embedding makes it, entries of size 1, and still multiply it by √d_model as the
+    original paper does: values then come in √d_model times as loud as positions, which drown in them."""
+    nn.init.normal_(model.embedding.weight)
+
+
+MISTAKES_IN_SORTING = {"post_norm_without_warm_up": post_norm, "values_drown_positions": loud_values}
+
+
+def faulty_sorting(settings: sorting.Settings, mistake: str) -> dict:
+    """The sound recipe of problem 2 at a learning rate of 1e-3, with one mistake."""
+    rows = load_or_generate(settings.data_dir)
+    torch.manual_seed(settings.seed)
+    model = sorting.build(settings)
+    warmup = MISTAKES_IN_SORTING[mistake](model)
+    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
+    recipe = recipe if warmup is None else replace(recipe, warmup_steps=warmup)
+    folder = settings.output_dir / f"{mistake}_{settings.encoding[0]}"
     log = train(model, sorting.make_task(settings, rows), recipe, as_plain(settings), folder, settings.seed, False)
-    return {"test_acc": log["test_acc"], "lowest_train_loss": min(log["train_loss"]), "ln_2": math.log(2)}
+    return {
+        "test_acc": log["test_acc"],
+        "first_train_loss": log["train_loss"][0],
+        "lowest_train_loss": min(log["train_loss"]),
+        "ln_2": math.log(2),
+    }
