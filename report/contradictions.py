@@ -117,8 +117,8 @@ def table(found: dict) -> list[dict]:
         2,
         "learned and none never train (50.25%, 50.55%)",
         _verdict(drowned["learned"]["test_acc"] < 0.6),
-        "Embeddings left as nn.Embedding makes them and multiplied by the root of d_model: values drown the positions, and "
-        "the model is blind to order. Post-norm without warm-up, suspected before, "
+        "Embeddings left as nn.Embedding makes them and multiplied by the root of d_model: values drown the positions, "
+        "and the model is blind to order. Post-norm without warm-up, suspected before, "
         + ("is not enough. " if post["learned"]["test_acc"] > 0.6 else "does it as well. ")
         + "For none no recipe helps: without positions and a mask the mean over places is the same for every order.",
         _stuck(drowned) + f" (ln 2 = {drowned['learned']['ln_2']:.3f}); post-norm without warm-up: " + _stuck(post),
