@@ -5,17 +5,17 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-LAB := $(wildcard lab/*.py)
 P1 := problem1/results
 P2 := problem2/results
-P1_CORE := $(addprefix problem1/,generate_data.py dataset.py attention.py model.py train.py) $(LAB)
+P1_SOURCES := $(wildcard problem1/*.py)
+TEXT_SOURCES := $(wildcard problem1/text/*.py) problem1/attention.py
+P2_SOURCES := $(wildcard problem2/*.py)
+LAB := $(wildcard lab/*.py)
 
-.PHONY: all problem1 test lint seeds clean help
+.PHONY: all problem1 text problem2 report grade seeds study contradictions test clean help
 .DELETE_ON_ERROR:
 
-all: problem1  ## everything: both problems and the report
-
-problem1: $(P1)/verification.json  ## addition: train, verify on every sum, analyse
+all: problem1 text problem2 report  ## everything below but the longer studies
 
 # --- set-up -------------------------------------------------------------------------------------------------
 
@@ -28,19 +28,67 @@ $(VENV)/ready-dev: requirements-dev.txt $(VENV)/ready
 	$(PY) -m pip install --quiet -r requirements-dev.txt
 	@touch $@
 
-# --- problem 1 ----------------------------------------------------------------------------------------------
-# A run that was interrupted has no log yet and goes on where it was; a finished one starts anew.
+# --- data: the same rows for everyone, made from the seed, not kept in git ----------------------------------
 
-$(P1)/training_log.json: $(P1_CORE) | $(VENV)/ready
-	$(PY) problem1/train.py $(if $(wildcard $@),,--resume)
+problem1/data/train.json: problem1/generate_data.py | $(VENV)/ready
+	$(PY) $<
 
-$(P1)/verification.json: $(P1)/training_log.json $(wildcard problem1/*.py) | $(VENV)/ready
+problem2/data/train.json: problem2/generate_data.py | $(VENV)/ready
+	$(PY) $<
+
+# --- training and analysis ----------------------------------------------------------------------------------
+# A training that was interrupted has no log yet and goes on where it was; one that was finished starts anew.
+fresh-or-resume = $(if $(wildcard $(1)),,--resume)
+
+problem1: $(P1)/carry/summary.txt  ## addition: train, verify on every sum, analyse every head
+
+$(P1)/training_log.json: problem1/data/train.json $(P1_SOURCES) $(LAB) | $(VENV)/ready
+	$(PY) problem1/train.py $(call fresh-or-resume,$@)
+
+$(P1)/carry/summary.txt: $(P1)/training_log.json
 	$(PY) problem1/analyze.py
+	@touch $@
 
-seeds: | $(VENV)/ready  ## problem 1 again with other seeds, another width and more digits -> robustness.json
+text: $(P1)/text/proof.json  ## addition as text: train on 32 characters, prove every length
+
+$(P1)/text/training_log.json: $(TEXT_SOURCES) $(LAB) | $(VENV)/ready
+	$(PY) problem1/train.py --task text $(call fresh-or-resume,$@)
+
+$(P1)/text/proof.json: $(P1)/text/training_log.json
+	$(PY) problem1/analyze.py --task text
+	@touch $@
+
+problem2: $(P2)/extrapolation/extrapolation_results.json  ## sorting: train every position scheme, ask at every length
+
+$(P2)/sinusoidal/training_log.json: problem2/data/train.json $(P2_SOURCES) $(LAB) | $(VENV)/ready
+	$(PY) problem2/train.py $(call fresh-or-resume,$@)
+
+$(P2)/extrapolation/extrapolation_results.json: $(P2)/sinusoidal/training_log.json
+	$(PY) problem2/analyze.py
+	@touch $@
+
+# --- longer studies: their results are committed ------------------------------------------------------------
+
+seeds: | $(VENV)/ready  ## addition again: five seeds, another width, five and ten digits (about 20 minutes)
 	$(PY) problem1/robustness.py
+	$(PY) problem1/text/study.py
 
-# --- tests --------------------------------------------------------------------------------------------------
+study: | $(VENV)/ready  ## sorting: nine schemes, two protocols, three seeds (about an hour)
+	$(PY) problem2/study.py
+
+contradictions: | $(VENV)/ready  ## the mistakes behind published results, each reproduced (needs `make` and `make seeds`)
+	$(PY) report/contradictions.py
+
+# --- report, grading, tests ---------------------------------------------------------------------------------
+
+report: report/report.pdf  ## report/report.pdf from the results
+
+report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.txt $(P1)/text/proof.json \
+		$(P2)/extrapolation/extrapolation_results.json $(wildcard report/*.json) | $(VENV)/ready-dev
+	$(PY) report/build.py
+
+grade: | $(VENV)/ready  ## these results against what is expected; others: python -m lab.grade FOLDER
+	$(PY) -m lab.grade
 
 test: $(VENV)/ready-dev  ## the whole test suite
 	$(VENV)/bin/ruff check .
@@ -48,7 +96,7 @@ test: $(VENV)/ready-dev  ## the whole test suite
 
 clean:  ## forget generated data and resumable state; results and .venv stay
 	rm -rf problem1/data problem2/data
-	find problem1 problem2 -name last.pth -delete
+	find problem1 problem2 report -name last.pth -delete
 
 help:  ## this list
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 16
