@@ -7,10 +7,11 @@ PY := $(VENV)/bin/python
 
 P1 := problem1/results
 P2 := problem2/results
-P1_SOURCES := $(wildcard problem1/*.py)
-TEXT_SOURCES := $(wildcard problem1/text/*.py) problem1/attention.py
-P2_SOURCES := $(wildcard problem2/*.py)
-LAB := $(wildcard lab/*.py)
+# What a training depends on; an analysis depends on all of its problem's modules besides.
+LAB := $(addprefix lab/,training.py parallel.py heads.py)
+P1_TRAINING := $(addprefix problem1/,dataset.py attention.py model.py train.py) $(LAB)
+TEXT_TRAINING := problem1/attention.py $(addprefix problem1/text/,dataset.py model.py places.py train.py) $(LAB)
+P2_TRAINING := $(addprefix problem2/,dataset.py attention.py positional_encoding.py model.py train.py) $(LAB)
 
 .PHONY: all problem1 text problem2 report grade seeds study contradictions test clean help
 .DELETE_ON_ERROR:
@@ -42,28 +43,28 @@ fresh-or-resume = $(if $(wildcard $(1)),,--resume)
 
 problem1: $(P1)/carry/summary.txt  ## addition: train, verify on every sum, analyse every head
 
-$(P1)/training_log.json: problem1/data/train.json $(P1_SOURCES) $(LAB) | $(VENV)/ready
+$(P1)/training_log.json: problem1/data/train.json $(P1_TRAINING) | $(VENV)/ready
 	$(PY) problem1/train.py $(call fresh-or-resume,$@)
 
-$(P1)/carry/summary.txt: $(P1)/training_log.json
+$(P1)/carry/summary.txt: $(P1)/training_log.json $(wildcard problem1/*.py)
 	$(PY) problem1/analyze.py
 	@touch $@
 
 text: $(P1)/text/proof.json  ## addition as text: train on 32 characters, prove every length
 
-$(P1)/text/training_log.json: $(TEXT_SOURCES) $(LAB) | $(VENV)/ready
+$(P1)/text/training_log.json: $(TEXT_TRAINING) | $(VENV)/ready
 	$(PY) problem1/train.py --task text $(call fresh-or-resume,$@)
 
-$(P1)/text/proof.json: $(P1)/text/training_log.json
+$(P1)/text/proof.json: $(P1)/text/training_log.json $(wildcard problem1/text/*.py)
 	$(PY) problem1/analyze.py --task text
 	@touch $@
 
 problem2: $(P2)/extrapolation/extrapolation_results.json  ## sorting: train every position scheme, ask at every length
 
-$(P2)/sinusoidal/training_log.json: problem2/data/train.json $(P2_SOURCES) $(LAB) | $(VENV)/ready
+$(P2)/sinusoidal/training_log.json: problem2/data/train.json $(P2_TRAINING) | $(VENV)/ready
 	$(PY) problem2/train.py $(call fresh-or-resume,$@)
 
-$(P2)/extrapolation/extrapolation_results.json: $(P2)/sinusoidal/training_log.json
+$(P2)/extrapolation/extrapolation_results.json: $(P2)/sinusoidal/training_log.json $(wildcard problem2/*.py)
 	$(PY) problem2/analyze.py
 	@touch $@
 
