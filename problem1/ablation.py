@@ -165,21 +165,22 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
 
 
 def draw_by_class(results: dict, path: Path, caption: str) -> None:
-    """Accuracy without each head, by class of carry and by output digit, for both kinds."""
+    """What is lost without each head, by class of carry and by output digit, for both kinds."""
     heads = list(results["heads"])
-    figure, panels = plt.subplots(1, 4, figsize=(13, 1.8 + 0.25 * len(heads)), sharey=True)
+    figure, panels = plt.subplots(1, 4, figsize=(14, 1.8 + 0.25 * len(heads)), sharey=True)
     image = None
     for number, (kind, key) in enumerate((kind, key) for kind in KINDS for key in ("by_carry", "by_digit")):
-        columns = [name for name, value in results["baseline"][key].items() if value is not None]
-        values = [[results["heads"][head][kind][key][column] for column in columns] for head in heads]
-        image = heatmap(panels[number], values, heads, columns, numbers=True)
+        baseline = {name: value for name, value in results["baseline"][key].items() if value is not None}
+        values = [[baseline[name] - results["heads"][head][kind][key][name] for name in baseline] for head in heads]
+        texts = [[f"{value:.2f}" if abs(value) >= 0.005 else "·" for value in line] for line in values]
+        columns = [name.replace(" ", "\n") for name in baseline]
+        image = heatmap(panels[number], values, heads, columns, numbers=texts)
         panels[number].set_aspect("auto")
-        panels[number].tick_params(axis="x", rotation=30)
-        what = "whole sums right" if key == "by_carry" else "digits right"
-        panels[number].set_title(f"{kind}: {what}")
+        panels[number].tick_params(axis="x", labelsize=8)
+        panels[number].set_title(f"{kind}: {'whole sums' if key == 'by_carry' else 'single digits'}")
         panels[number].set_xlabel("carries in the sum" if key == "by_carry" else "digit of the answer")
     panels[0].set_ylabel("head removed")
-    figure.colorbar(image, ax=panels, label="share right", shrink=0.6)
+    figure.colorbar(image, ax=panels, label="share right that is lost", shrink=0.6)
     save(figure, path, caption)
 
 
@@ -196,6 +197,8 @@ def answer(subject: Subject) -> dict:
     draw_by_class(
         results,
         folder / "ablation_by_class.png",
-        subject.caption("Accuracy without one head: dark is right, pale is wrong. Digits: given right digits before."),
+        subject.caption(
+            "Dark: right with all heads, wrong without this one (· below 0.005). Single digits: after right ones."
+        ),
     )
     return results

@@ -36,7 +36,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        way = {0: "straight", 1: "through one 9"}.get(self.nines, f"through {self.nines} 9s")
+        way = {0: "straight", 1: "through one 9", 2: "through two 9s"}.get(self.nines, f"through {self.nines} 9s")
         return f"{self.place}, {way}"
 
     def both_ways(self) -> tuple[Sums, Sums]:

@@ -230,9 +230,9 @@ def _number(value: float, low: float, high: float) -> str:
     return f"{value:.2f} ±{(high - low) / 2:.2f}" if abs(value) >= 0.005 else "·"
 
 
-def draw_positions(results: dict, path: Path, caption: str) -> None:
-    """Head × position for each digit that a carry reaches straight: above the encoder's heads, below the decoder's."""
-    groups = [group for group in results["groups"] if group["pairs"] and group["nines"] == 0]
+def draw_positions(results: dict, through_nines: bool, path: Path, caption: str) -> None:
+    """Head × position for each digit that a carry goes into: above the encoder's heads, below the decoder's."""
+    groups = [group for group in results["groups"] if group["pairs"] and (group["nines"] > 0) == through_nines]
     if not groups:
         return
     digits = results["num_digits"]
@@ -261,13 +261,13 @@ def draw_positions(results: dict, path: Path, caption: str) -> None:
             axes.set_xlabel("position in the source" if side == "encoder" else "position that writes")
             if column:
                 axes.set_yticklabels([])
-        panels[0, column].set_title(f"carry into the {group['place']}")
+        panels[0, column].set_title("carry into the " + group["name"].replace(", straight", "").replace(", ", "\n"))
     figure.colorbar(image, ax=panels, label="shift of the preference", shrink=0.5)
     save(figure, path, caption)
 
 
 def answer(subject: Subject) -> dict:
-    """Write carry/patching.json and its two figures."""
+    """Write carry/patching.json and its figures."""
     groups = tqdm(all_groups(subject.num_digits, PAIRS), desc="patching", unit="group", leave=False, disable=None)
     results = subject.write(
         "carry/patching.json",
@@ -281,5 +281,6 @@ def answer(subject: Subject) -> dict:
     caption = "Dark: replacing this head alone brings the other sum's carry. ± half the 95% interval; · is below 0.5%."
     draw_heads(results, folder / "patching_heads.png", subject.caption(caption))
     caption = "One head replaced at one position: dark is where the carry is handed on."
-    draw_positions(results, folder / "patching_positions.png", subject.caption(caption))
+    draw_positions(results, False, folder / "patching_positions.png", subject.caption(caption))
+    draw_positions(results, True, folder / "patching_positions_nines.png", subject.caption(caption))
     return results

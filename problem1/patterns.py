@@ -26,6 +26,7 @@ from problem1.dataset import START, SYMBOLS, Sums, carries, encode
 from problem1.subject import Subject, carry_classes, join, pick, places, source_places
 
 ON_A_HEADS_PAGE = 3  # examples beside each head's mean pattern
+MOST_NUMBERS = 9  # columns up to which cells are wide enough to hold numbers
 
 
 def parse_sum(text: str, num_digits: int) -> tuple[int, int]:
@@ -158,7 +159,7 @@ def draw_pattern(axes, head: str, pattern, queries: list[str], keys: list[str], 
         axes.set_facecolor("#e4e4e4")
     rows, columns = axes_of(head, queries, keys)
     shown = np.ma.filled(values, 0.0)
-    image = heatmap(axes, shown, rows, columns, numbers=texts if numbers else False)
+    image = heatmap(axes, shown, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False)
     image.set_data(values)
     return image
 

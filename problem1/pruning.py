@@ -129,7 +129,7 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
         axes.plot(steps, middle, color="#777777", linestyle=":", label="random order: median, 10 to 90%")
         axes.fill_between(steps, low, high, color="#777777", alpha=0.2, linewidth=0)
         axes.set_title(titles[kind] + _verdict(results, kind), fontsize=10)
-        axes.set(xlabel=f"heads removed, of {results['heads']}", ylim=(-3, 103))
+        axes.set(xlabel=f"heads removed, of {results['heads']}", xlim=(-0.5, len(steps) - 0.5), ylim=(-3, 103))
         axes.axhline(99, color="black", linewidth=0.7)
         axes.text(len(steps) - 1, 98, "99%", ha="right", va="top", fontsize=8)
     panels[0].set_ylabel("exact match on test sums (%)")
@@ -143,8 +143,8 @@ def _verdict(results: dict, kind: str) -> str:
         return ""
     it = results["dispensable"][kind]
     return (
-        f"\neach alone below 1 point: {it['alone']} ({it['alone_share']:.0%}); "
-        f"together: {it['together']} ({it['together_share']:.0%})"
+        f"\neach alone below 1 point: {it['alone']} ({it['alone_share']:.1%}); "
+        f"together: {it['together']} ({it['together_share']:.1%})"
     )
 
 

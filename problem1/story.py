@@ -18,7 +18,7 @@ HARDLY, MOSTLY = 0.05, 0.5  # shares below and above which an effect is called n
 
 
 def percent(it: dict) -> str:
-    """'97.3 ± 0.8%', the 95% interval; at the ends, where an interval has one side only, '100% (interval from 98.1%)'"""
+    """'97.3 ± 0.8%', with the 95% interval; where that has one side only: '100% (interval from 98.1%)'"""
     low, high = (100 * bound for bound in it["interval_95"])
     if it["share"] == 1:
         return f"100% (interval from {low:.1f}%)"
@@ -106,8 +106,8 @@ def usual_story(groups: list[dict]) -> str:
     if strongest["share"] < HARDLY:
         return (
             "The usual story, that the decoder's self-attention passes the carry from digit to digit, is contradicted: "
-            f"all of its heads patched together flip at most {percent(strongest)} of the digits in any of these "
-            "groups. (Sums are written from the front: the column a carry comes from is written after the digit it "
+            f"the most that all of its heads patched together flip in any of these groups is {percent(strongest)} of "
+            "the digits. (Sums are written from the front: the column a carry comes from is written after the digit it "
             "goes into.)"
         )
     if strongest["share"] < MOSTLY:
@@ -127,12 +127,12 @@ def control(groups: list[dict]) -> str:
         (it["share"], head) for group in groups for head, it in group["control"].items() if head != "all heads"
     )
     said = (
-        "As a control, heads taken from a sum in which the same digit differs but no carry changes: all heads "
-        f"together change at most {percent(worst)} of the answers"
+        "As a control, heads were taken from a sum in which the same digit differs but no carry does: all of them "
+        f"together change {percent(worst)} of the answers where they change most"
     )
     if not single[0]:
         return said + ", no single one any."
-    return said + f", a single head at most {100 * single[0]:.1f}% ({single[1]})."
+    return said + f", a single one at most {100 * single[0]:.1f}% ({single[1]})."
 
 
 def hard_case(nines: dict) -> list[str]:
@@ -153,6 +153,12 @@ def hard_case(nines: dict) -> list[str]:
             f"(in at least {percent(operands)} of the cases): the carry is found anew for each digit, not read off "
             "the answer."
         )
+        others = min(nines["after_another_answer"].values(), key=lambda it: it["share"])
+        if others["share"] > MOSTLY:
+            said.append(
+                f"Even with all the digits of another sum before it, each digit is written right in {percent(others)} "
+                "of the test sums or more."
+            )
     elif written["share"] > MOSTLY:
         said.append(
             "When the digits already written tell of the other carry, the digit in a 9 follows what is written (in up "
