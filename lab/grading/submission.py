@@ -7,6 +7,8 @@ from lab.files import UserError
 from lab.grading import ablations, logs, tables, weights
 from lab.grading.reading import Image, Tree, Unreadable, shown
 
+MOST_FIGURES = 200  # of a folder: more would only take time
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -80,7 +82,7 @@ class Submission:
         if not pattern.endswith("/*"):
             return [self.find(pattern)]
         folder = pattern[:-2]
-        return self.tree.under(f"{self.folder}/{folder}" if self.folder else folder, ".png")
+        return self.tree.under(f"{self.folder}/{folder}" if self.folder else folder, ".png")[:MOST_FIGURES]
 
     def _once(self, key: tuple, make):
         if key not in self.read:
