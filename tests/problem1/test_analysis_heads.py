@@ -166,6 +166,31 @@ def test_patching_equals_an_independent_implementation():
         torch.testing.assert_close(swap.effect(swap.put([head]))[0], logits[:, 1].argmax(-1) == carrying.targets[:, 1])
 
 
+class EarlyFeedsLate:
+    """A stand-in for a Swap: the digit is what the late head says, which follows the early one unless held."""
+
+    def put(self, heads, positions=None):
+        return dict.fromkeys(heads, "foreign")
+
+    def hold(self, heads):
+        return dict.fromkeys(heads, "own")
+
+    def effect(self, edits):
+        flips = edits.get("late", edits.get("early", "own")) == "foreign"
+        return torch.full((8,), flips), torch.full((8,), float(flips) - 0.1 * ("early" in edits))
+
+
+def test_what_others_bring_through_the_found_heads_does_not_count_as_theirs():
+    swap = EarlyFeedsLate()
+    heads = ["early", "late", "idle"]
+    found = patching.found_set(swap, {head: swap.effect(swap.put([head])) for head in heads}, heads)
+    assert found["heads"] == ["late"]
+    assert found["sufficient"]["share"] == 1.0 and found["others_instead"]["share"] == 0.0
+    assert found["sufficient"]["n"] == 4  # measured on the half that the heads were not chosen on
+    early_only = patching.found_set(swap, {"early": swap.effect(swap.put(["early"]))}, ["early"])
+    assert early_only["heads"] == ["early"] and early_only["sufficient"]["share"] == 1.0
+
+
 def test_one_position_is_replaced_and_no_other():
     model, sums = analysis_models.untrained(), analysis_models.rows(50)["test"]
     outputs = torch.randn(50, 5, 16)
