@@ -22,7 +22,7 @@ from problem2 import generate_data
 from problem2.generate_data import LARGEST, SETS, is_sorted
 
 PAD, VOCAB_SIZE = LARGEST + 1, LARGEST + 2
-NARROWING = 3.0  # of the strict protocol's fresh rows
+NARROWING = 2.0  # of the strict protocol's fresh rows
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,8 @@ def draw_comparison(report: dict, path: Path) -> None:
         figure.colorbar(image, ax=axes)
     caption = (
         "Codes are added to the embeddings; rotations (here their cosines) turn queries and keys; biases\n"
-        "(here of head 0) are added to the scores, grey may not be seen. Randomised schemes spread 48 places over positions 0 … 511."
+        "(here of head 0) are added to the scores, grey may not be seen. "
+        "Randomised schemes spread 48 places over 0 … 511."
     )
     figures.save(figure, path, caption)
 

@@ -118,7 +118,10 @@ class SortingClassifier(nn.Module):
             weight = real.unsqueeze(-1).to(votes.dtype)
             return (votes * weight).sum(1) / weight.sum(1).clamp(min=1)
         # What decides is how far "not sorted" is ahead; half of it on either side leaves the difference as it is.
-        ahead = (votes[..., 0] - votes[..., 1]).masked_fill(~real, torch.finfo(votes.dtype).min).amax(1)
+        ahead = (votes[..., 0] - votes[..., 1]).masked_fill(~real, torch.finfo(votes.dtype).min)
+        # While training the smooth maximum, which lets every place learn from every row; the largest one alone learns
+        # slowly. Not for answers: it grows with the number of places, and long sequences would all be objected to.
+        ahead = ahead.logsumexp(1) if self.training else ahead.amax(1)
         return torch.stack([ahead, -ahead], 1) / 2
 
 

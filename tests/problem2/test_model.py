@@ -107,3 +107,14 @@ def test_impossible_settings_are_refused():
         SortingClassifier(pooling="sum")
     with pytest.raises(ValueError, match="no position scheme"):
         create_model("sine")
+
+
+def test_smooth_maximum_is_for_training_alone():
+    """One place objects by 5 and a thousand agree by 3: the answer must not depend on how many agree."""
+    model = make("none", pooling="max")
+    votes = torch.tensor([[[5.0, 0.0]] + [[-3.0, 0.0]] * 1000, [[-3.0, 0.0]] * 1001])
+    model.votes = lambda x, mask, tap: (votes, torch.ones(2, 1001, dtype=torch.bool))
+    answer = model(torch.zeros(2, 1001, dtype=torch.long))
+    assert (answer[:, 0] - answer[:, 1]).tolist() == [5.0, -3.0]
+    smooth = model.train()(torch.zeros(2, 1001, dtype=torch.long))
+    assert (smooth[1, 0] - smooth[1, 1]) > 0 and smooth[0, 0] > answer[0, 0]
