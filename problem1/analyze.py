@@ -69,13 +69,13 @@ def analyse(subject: Subject, settings: Settings) -> None:
     ask("what is each head's habit?", lambda: specialization.answer(subject))
     single = ask("what is lost without each head?", lambda: ablation.answer(subject))
     together = ask("how many heads can go together?", lambda: pruning.answer(subject, single))
-    ask("does a pruned model recover?", lambda: slimming.answer(subject, together))
+    pruned = ask("does a pruned model recover?", lambda: slimming.answer(subject, together))
     patched = ask("which heads bring the carry?", lambda: patching.answer(subject))
     read = ask("where can the carry be read?", lambda: probes.answer(subject))
     hard = ask("what if a carry has to pass a 9?", lambda: nines.answer(subject))
     moved = ask("who looks elsewhere for a carry?", lambda: attention_shift.answer(subject))
     told = ask("so how does the carry travel?", lambda: story.answer(subject, patched, read, hard, moved))
-    print(f"\n{told}\n" if subject.meaningful else f"\nWARNING: {subject.warning}\n")
+    print(f"\n{pruned['in_words']}\n\n{told}\n" if subject.meaningful else f"\nWARNING: {subject.warning}\n")
 
 
 def ask(question: str, find_out):

@@ -112,11 +112,28 @@ def slim(subject: Subject, pruning: dict) -> tuple[dict, nn.Module]:
     }, model
 
 
+def in_words(pruning: dict, slimmed: dict) -> str:
+    """The two percentages side by side, and what became of the pruned model."""
+    zero, mean = (pruning["dispensable"][kind] for kind in ("zero", "mean"))
+    heads, before, after = pruning["heads"], slimmed["before"], slimmed["after"]
+    return (
+        f"Alone, {zero['alone']} of {heads} heads ({zero['alone_share']:.1%}) cost less than one point of accuracy "
+        f"when set to zero; together {zero['together']} ({zero['together_share']:.1%}) can go, and without all "
+        f"{zero['alone']} at once {zero['all_those_together']:.1%} of the sums are right. With their means left in "
+        f"place it is {mean['alone']} ({mean['alone_share']:.1%}) alone and {mean['together']} "
+        f"({mean['together_share']:.1%}) together. With {len(slimmed['cut_out'])} heads cut out of the weights, "
+        f"{before['test']['share']:.2%} of the test sums are right and {before['fresh']['errors']:,} of "
+        f"{before['fresh']['n']:,} fresh ones wrong; after {slimmed['fine_tuning']['steps']} steps of fine-tuning "
+        f"{after['test']['share']:.2%} are right and {after['fresh']['errors']:,} wrong."
+    )
+
+
 def answer(subject: Subject, pruning: dict) -> dict | None:
     """Write head_analysis/pruned.json and pruned_model.pth; nothing where the model cannot add."""
     if not subject.meaningful:
         return None
     numbers, model = slim(subject, pruning)
+    numbers["in_words"] = in_words(pruning, numbers)
     results = subject.write("head_analysis/pruned.json", numbers)
     content = {"kind": KIND, "settings": subject.settings, "model": model.state_dict()}
     checkpoint.save(subject.output_dir / "head_analysis/pruned_model.pth", content)

@@ -118,6 +118,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
         assert any(not example["correct"] for example in examples)
     pruned = read(out, "head_analysis/pruned.json")
     assert set(pruned["cut_out"]) | set(pruned["left"]) == set(heads)
+    assert pruned["in_words"] in stdout
     # The pruned model is a checkpoint like any other.
     again = ["--model-path", out / "head_analysis/pruned_model.pth", "--data-dir", data, "--output-dir", tmp_path / "p"]
     assert script(SCRIPT, *again, "--examples", "12+34").returncode == 0
