@@ -70,11 +70,11 @@ def telling_examples(subject: Subject, count: int, wrong_sums: list[str] = ()) -
         if rows is None:
             made = chain_sum(digits) if story.startswith("a carry chain") else long_chain_sum(digits)
             chosen.append(as_sums([made], digits))
+        elif rows.any():
+            chosen.append(pick(test, rows.nonzero()[:1, 0]))
         elif story == "a wrong answer" and wrong_sums:
             a, _, b, *_ = wrong_sums[0].split()
             chosen.append(as_sums([(int(a), int(b))], digits))
-        elif rows.any():
-            chosen.append(pick(test, rows.nonzero()[:1, 0]))
         else:
             continue
         why.append(story)
@@ -321,8 +321,9 @@ def answer(subject: Subject, examples: dict) -> dict:
     folder = subject.output_dir / "attention_patterns"
     for head, mean in tqdm(results["mean"].items(), desc="patterns", unit="head", leave=False, disable=None):
         caption = "Each row sums to 1: where one symbol looks."
-        if ".self." in head and head.startswith("decoder."):
-            caption = "Each row sums to 1; grey: not yet written, cannot be seen."
+        if head.startswith("decoder."):
+            caption += " The decoder reads a row's symbol and writes the next: <s> writes the first digit."
+            caption += " Grey: not yet written." if ".self." in head else ""
         draw_head(
             head,
             mean,
