@@ -3,7 +3,8 @@
 operator         to the +
 itself           to its own position
 same column      to the digits of the column: the one the symbol stands in (encoder), or the one whose digit is
-                 written next (decoder); for an operand's own digit this is its partner in the other operand
+                 written next (decoder); for an operand's own digit this is its partner in the other operand.
+                 Also by operand (a, b), and in the decoder by size: to the larger and to the smaller digit
 lower column     to the digits one column to the right, where the carry is born
 start            to the start token
 previous outputs to digits already written, the last one read (itself) not counted
@@ -29,9 +30,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.figures import heatmap, save
 from lab.statistics import bootstrap
+from problem1.dataset import Sums
 from problem1.subject import Subject
 
 FIXED = 0.95  # stability from which on a head is called positional
+MOSTLY_ONE = 0.7  # of a column's attention on one of its two digits, told apart by size
+PARTS = ("same column, a", "same column, b", "larger digit", "smaller digit")  # of "same column"
 MAIN = 0.4  # share of attention from which on a habit gives the head its description
 
 
@@ -59,10 +63,14 @@ def targets_of(head: str, num_digits: int) -> dict[str, Tensor]:
         "same column": _columns(query_columns, num_digits, 0),
         "lower column": _columns(query_columns, num_digits, 1),
     }
-    if ".cross." in head:
-        return found
-    # A digit's own position is counted once, as "itself".
-    return found | {"itself": itself, "same column": found["same column"] & ~itself}
+    if head.startswith("encoder."):
+        found["itself"] = itself
+        found["same column"] &= ~itself  # a digit's own position is counted once, as "itself"
+    first = torch.arange(sources) < plus
+    return found | {
+        "same column, a": found["same column"] & first,
+        "same column, b": found["same column"] & ~first,
+    }
 
 
 def _columns(query_columns: list, num_digits: int, lower: int) -> Tensor:
@@ -74,10 +82,24 @@ def _columns(query_columns: list, num_digits: int, lower: int) -> Tensor:
     return mask
 
 
-def habits(head: str, pattern: Tensor, num_digits: int) -> dict[str, Tensor]:
-    """pattern [N, Tq, Tk] -> one number a row, for each measure: [N]"""
-    found = {}
-    for name, mask in targets_of(head, num_digits).items():
+def by_size(pattern: Tensor, sums: Sums) -> dict[str, Tensor]:
+    """Cross-attention [N, T, S] -> what of it goes to the larger and to the smaller digit of the column written next.
+
+    Equal digits count half for each.
+    """
+    a, b = sums.operands()
+    columns = torch.arange(sums.num_digits)
+    on_a = pattern[:, columns + 1, columns]  # [N, digits]
+    on_b = pattern[:, columns + 1, sums.num_digits + 1 + columns]
+    even = (on_a + on_b) / 2
+    larger = torch.where(a == b, even, torch.where(a > b, on_a, on_b))
+    return {"larger digit": larger.mean(1), "smaller digit": (on_a + on_b - larger).mean(1)}
+
+
+def habits(head: str, pattern: Tensor, sums: Sums) -> dict[str, Tensor]:
+    """pattern [N, Tq, Tk] on `sums` -> one number a row, for each measure: [N]"""
+    found = by_size(pattern, sums) if ".cross." in head else {}
+    for name, mask in targets_of(head, sums.num_digits).items():
         rows = mask.any(1)
         if rows.any():
             found[name] = (pattern * mask)[:, rows].sum(-1).mean(1)
@@ -95,6 +117,10 @@ MEASURES = [
     "operator",
     "itself",
     "same column",
+    "same column, a",
+    "same column, b",
+    "larger digit",
+    "smaller digit",
     "lower column",
     "start",
     "previous outputs",
@@ -106,7 +132,7 @@ MEASURES = [
 def specialize(subject: Subject) -> dict:
     heads = {}
     for head, pattern in subject.recorded[0].items():
-        measured = habits(head, pattern.double(), subject.num_digits)
+        measured = habits(head, pattern.double(), subject.rows["test"])
         low, high = bootstrap(torch.stack(list(measured.values()), dim=1))
         entry = {
             name: {
@@ -127,13 +153,17 @@ def specialize(subject: Subject) -> dict:
 
 def describe(entry: dict) -> str:
     """'same column (0.97), positional': the strongest habit, and whether it depends on the sum."""
-    aims = {name: entry[name]["mean"] for name in MEASURES[:-2] if name in entry}
+    aims = {name: entry[name]["mean"] for name in MEASURES[:-2] if name in entry and name not in PARTS}
     best = max(aims, key=aims.get)
     fixed = "positional" if entry["stability"]["mean"] >= FIXED else "content-dependent"
     if entry["spread"]["mean"] > 0.9:
         return f"spread over everything, {fixed}"
     if aims[best] < MAIN:
         return f"no single habit, {fixed}"
+    for size in ("larger", "smaller"):
+        part = entry.get(f"{size} digit", {"mean": 0.0})["mean"]
+        if best == "same column" and part >= MOSTLY_ONE * aims[best]:
+            return f"same column, mostly its {size} digit ({part:.2f} of {aims[best]:.2f}), {fixed}"
     return f"{best} ({aims[best]:.2f}), {fixed}"
 
 
@@ -149,8 +179,10 @@ def draw(results: dict, path: Path, caption: str) -> None:
                 low, high = it["interval_95"]
                 values[row, column] = it["mean"]
                 texts[row][column] = f"{it['mean']:.2f} ±{(high - low) / 2:.3f}"
-    figure, axes = plt.subplots(figsize=(10.5, 1.9 + 0.28 * len(heads)))
-    image = heatmap(axes, np.nan_to_num(values), heads, [name.replace(" ", "\n") for name in MEASURES], numbers=texts)
+    figure, axes = plt.subplots(figsize=(14.5, 1.9 + 0.28 * len(heads)))
+    image = heatmap(
+        axes, np.nan_to_num(values), heads, [name.replace(" ", "\n", 1) for name in MEASURES], numbers=texts
+    )
     axes.set_aspect("auto")
     axes.xaxis.tick_top()
     axes.axvline(len(MEASURES) - 2.5, color="black", linewidth=1.2)

@@ -14,7 +14,7 @@ from lab.files import write_text
 from problem1.subject import Subject
 
 READABLE = 0.95  # a probe's share right from which on a carry counts as readable
-HARDLY, MOSTLY = 0.05, 0.5  # shares below and above which an effect is called none or the rule
+HARDLY, SOME, MOSTLY = 0.05, 0.2, 0.5  # shares: below the first an effect is called none, above the last the rule
 
 
 def percent(it: dict) -> str:
@@ -25,6 +25,14 @@ def percent(it: dict) -> str:
     if it["share"] == 0:
         return f"0% (interval up to {high:.1f}%)"
     return f"{100 * it['share']:.1f} ± {(high - low) / 2:.1f}%"
+
+
+def at_least(it: dict) -> str:
+    return percent(it) if it["share"] == 1 else f"at least {percent(it)}"
+
+
+def at_most(it: dict) -> str:
+    return percent(it) if it["share"] == 0 else f"at most {percent(it)}"
 
 
 def listed(names: list[str]) -> str:
@@ -69,11 +77,14 @@ def entries(groups: list[dict]) -> list[str]:
     for family in alike(clear, "any head"):
         heads = family[0]["sets"]["any head"]["heads"]
         alone = "patching it alone" if len(heads) == 1 else "patching them together"
-        several = " in every one of these groups" if len(family) > 1 else ""
+        several = len(family) > 1
+        flips = (at_least if several else percent)(pooled(family, "any head", "sufficient"))
+        others = pooled(family, "any head", "others_instead")
         said.append(
             f"The carry into {listed([where(group) for group in family])} enters through {listed(heads)}: {alone} "
-            f"flips {percent(pooled(family, 'any head', 'sufficient'))} of the digits{several}, patching all other "
-            f"heads instead {percent(pooled(family, 'any head', 'others_instead'))}."
+            f"flips {flips} of the digits{' in every one of these groups' if several else ''}, patching all other "
+            f"heads instead {(at_most if several else percent)(others)}"
+            + ("; so there are other ways beside." if others["share"] > SOME else ".")
         )
     return said
 
@@ -95,7 +106,7 @@ def encoder(groups: list[dict]) -> list[str]:
         most = max((group["stages"]["all encoder"]["flips"] for group in weak), key=lambda it: it["share"])
         said.append(
             f"On the way into {listed([where(group) for group in weak])} the encoder's heads are not what brings it: "
-            f"all of them together flip at most {percent(most)}."
+            f"all of them together flip {at_most(most)}."
         )
     return said
 
@@ -142,7 +153,7 @@ def hard_case(nines: dict) -> list[str]:
     both = [group[key] for group in through for key in ("with_carry", "without_carry")]
     right = min(both, key=lambda it: it["share"])
     said = [
-        f"Where a carry meets columns of exactly 9, at least {percent(right)} of the sums are right in every group, "
+        f"Where a carry meets columns of exactly 9, {at_least(right)} of the sums are right in every group, "
         f"with a margin of no less than {min(it['smallest_margin'] for it in both):.1f} in logits."
     ]
     operands = min((it["follows_operands"] for it in nines["belief"]), key=lambda it: it["share"])
@@ -150,14 +161,14 @@ def hard_case(nines: dict) -> list[str]:
     if operands["share"] > MOSTLY:
         said.append(
             "When the digits already written tell of the other carry, the digit in the 9 still follows the operands "
-            f"(in at least {percent(operands)} of the cases): the carry is found anew for each digit, not read off "
+            f"({at_least(operands)} of the cases): the carry is found anew for each digit, not read off "
             "the answer."
         )
         others = min(nines["after_another_answer"].values(), key=lambda it: it["share"])
         if others["share"] > MOSTLY:
             said.append(
-                f"Even with all the digits of another sum before it, each digit is written right in {percent(others)} "
-                "of the test sums or more."
+                f"Even with the digits of another sum before it, every digit is written right in {at_least(others)} of "
+                "the test sums."
             )
     elif written["share"] > MOSTLY:
         said.append(
@@ -187,35 +198,43 @@ def readable(probes: dict) -> str:
     )
 
 
-def shifted(shift: dict) -> str:
+def shifted(shift: dict, groups: list[dict]) -> str:
+    """The head whose attention moves most, and whether that head's output matters."""
     head, group = max(
         ((head, group) for group in shift["groups"] for head in group["heads"]),
         key=lambda pair: pair[1]["heads"][pair[0]]["difference"],
     )
     it = group["heads"][head]
-    return (
+    said = (
         f"The head whose attention moves most when a carry comes is {head} ({group['name']}: {100 * it['moved']:.0f}% "
-        f"of it lies elsewhere, against {100 * it['moved_without_carry']:.0f}% when only the digit changes)."
+        f"of it lies elsewhere, against {100 * it['moved_without_carry']:.0f}% when only the digit changes)"
     )
+    patched = next((other["heads"][head]["flips"] for other in groups if other["name"] == group["name"]), None)
+    if patched is None:
+        return said + "."
+    moral = ": a pattern that moves is no cause yet" if patched["share"] < HARDLY else ""
+    return f"{said}; patching it alone flips {percent(patched)} of the digits there{moral}."
 
 
-def tell(subject: Subject, patching: dict, probes: dict, nines: dict, shift: dict) -> str:
-    """The paragraph, or why there is none."""
+def tell(subject: Subject, patching: dict, probes: dict, nines: dict, shift: dict) -> list[str]:
+    """The story, topic by topic, or why there is none."""
     if not subject.meaningful:
-        return subject.warning
+        return [subject.warning]
     groups = [group for group in patching["groups"] if group["pairs"]]
     said = []
     if groups:
-        said = [*entries(groups), *encoder(groups), usual_story(groups), control(groups)]
+        said = [" ".join(entries(groups)), " ".join(encoder(groups)), f"{usual_story(groups)} {control(groups)}"]
     left_out = [group["name"] for group in patching["groups"] if not group["pairs"]]
     if left_out:
         said.append(f"Not measured, as the model gets too few of these sums right: {listed(left_out)}.")
-    return " ".join([*said, *hard_case(nines), readable(probes), shifted(shift)])
+    said += [" ".join(hard_case(nines)), readable(probes), shifted(shift, groups)]
+    return [topic for topic in said if topic]
 
 
 def answer(subject: Subject, patching: dict, probes: dict, nines: dict, shift: dict) -> str:
     """Write carry/summary.txt and carry/summary.json."""
-    paragraph = tell(subject, patching, probes, nines, shift)
-    write_text(subject.output_dir / "carry/summary.txt", textwrap.fill(paragraph, 110) + "\n")
-    subject.write("carry/summary.json", {"paragraph": paragraph})
-    return paragraph
+    topics = tell(subject, patching, probes, nines, shift)
+    text = "\n\n".join(textwrap.fill(topic, 110) for topic in topics)
+    write_text(subject.output_dir / "carry/summary.txt", text + "\n")
+    subject.write("carry/summary.json", {"paragraph": " ".join(topics), "topics": topics})
+    return text

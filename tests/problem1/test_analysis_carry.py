@@ -8,12 +8,17 @@ import torch
 from problem1 import attention_shift, nines, patching, probes, specialization, story
 from problem1.dataset import carries, teacher_forced
 from problem1.pairs import make_group
+from problem1.patterns import as_sums
+from problem1.subject import pick
 from tests.problem1 import analysis_models
 
 
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory):
     return analysis_models.subject(analysis_models.adder(), tmp_path_factory.mktemp("results"))
+
+
+SUMS = as_sums([(47, 92)] * 4, 2)  # the larger digit is b's in the tens, a's in the ones
 
 
 def one_hot(rows: list[int], keys: int) -> torch.Tensor:
@@ -25,6 +30,11 @@ def one_hot(rows: list[int], keys: int) -> torch.Tensor:
 HABITS = [
     ("encoder.0.self.head0", [0, 1, 2, 3, 4], 5, {"itself": 1, "same column": 0, "operator": 0.2, "lower column": 0}),
     ("encoder.0.self.head0", [3, 4, 2, 0, 1], 5, {"itself": 0.2, "same column": 1, "lower column": 0}),
+    ("encoder.0.self.head0", [3, 4, 2, 3, 4], 5, {"same column": 0.5, "same column, a": 0, "same column, b": 1}),
+    ("decoder.0.cross.head1", [2, 0, 1], 5, {"same column": 1, "same column, a": 1, "same column, b": 0}),
+    ("decoder.0.cross.head1", [2, 3, 1], 5, {"larger digit": 1, "smaller digit": 0}),
+    ("decoder.0.cross.head1", [2, 0, 1], 5, {"larger digit": 0.5, "smaller digit": 0.5}),
+    ("decoder.0.cross.head1", [2, 0, 2], 5, {"larger digit": 0, "smaller digit": 0.5}),
     ("encoder.0.self.head0", [1, 2, 2, 4, 2], 5, {"lower column": 1, "operator": 0.6}),
     ("decoder.0.cross.head1", [2, 0, 4], 5, {"same column": 1, "lower column": 0, "operator": 1 / 3}),
     ("decoder.0.cross.head1", [2, 1, 0], 5, {"same column": 0, "lower column": 1}),
@@ -35,7 +45,7 @@ HABITS = [
 
 @pytest.mark.parametrize("head, looks_at, keys, expected", HABITS)
 def test_habits_of_planted_patterns(head, looks_at, keys, expected):
-    found = specialization.habits(head, one_hot(looks_at, keys).expand(4, -1, -1), 2)
+    found = specialization.habits(head, one_hot(looks_at, keys).expand(4, -1, -1), SUMS)
     for name, value in expected.items():
         assert found[name].tolist() == pytest.approx([value] * 4), name
     assert found["spread"].tolist() == pytest.approx([0.0] * 4)
@@ -44,12 +54,18 @@ def test_habits_of_planted_patterns(head, looks_at, keys, expected):
 
 def test_spread_and_stability():
     even = torch.full((1, 5, 5), 0.2, dtype=torch.double).expand(2, -1, -1)
-    assert specialization.habits("encoder.0.self.head0", even, 2)["spread"].tolist() == pytest.approx([1.0, 1.0])
+    assert specialization.habits("encoder.0.self.head0", even, pick(SUMS, slice(2)))[
+        "spread"
+    ].tolist() == pytest.approx([1.0, 1.0])
     causal = torch.ones(3, 3, dtype=torch.double).tril()
     causal = (causal / causal.sum(1, keepdim=True)).expand(2, -1, -1)
-    assert specialization.habits("decoder.0.self.head0", causal, 2)["spread"].tolist() == pytest.approx([1.0, 1.0])
+    assert specialization.habits("decoder.0.self.head0", causal, pick(SUMS, slice(2)))[
+        "spread"
+    ].tolist() == pytest.approx([1.0, 1.0])
     turning = torch.cat([one_hot([0] * 5, 5), one_hot([4] * 5, 5)])  # half the rows look here, half there
-    assert specialization.habits("encoder.0.self.head0", turning, 2)["stability"].tolist() == pytest.approx([0.5, 0.5])
+    assert specialization.habits("encoder.0.self.head0", turning, pick(SUMS, slice(2)))[
+        "stability"
+    ].tolist() == pytest.approx([0.5, 0.5])
 
 
 def test_probes_find_what_is_there_and_nothing_in_shuffled_labels():
@@ -147,7 +163,7 @@ def test_patching_results_hold_what_the_summary_needs(measured):
 
 def test_the_story_is_told_from_the_numbers(subject, measured):
     shift = {"groups": [attention_shift.shifts(subject, make_group(2, target=1, nines=0, count=60))]}
-    told = story.tell(subject, measured["patching"], measured["probes"], measured["nines"], shift)
+    told = " ".join(story.tell(subject, measured["patching"], measured["probes"], measured["nines"], shift))
     group = measured["patching"]["groups"][0]
     assert f"The carry into the tens enters through {story.listed(group['sets']['any head']['heads'])}" in told
     assert story.percent(story.pooled([group], "any head", "sufficient")) in told
@@ -169,9 +185,30 @@ def test_no_conclusion_is_drawn_from_insufficient_heads(measured):
     assert "no small set of heads" in story.entries(groups)[0] and "20.0 ± 10.0%" in story.entries(groups)[0]
 
 
+def test_a_pattern_that_moves_without_effect_is_called_no_cause(measured):
+    groups = measured["patching"]["groups"]
+    heads = {"quiet": {"difference": 0.1, "moved": 0.1, "moved_without_carry": 0.0}}
+    heads["loud"] = {"difference": 0.8, "moved": 0.9, "moved_without_carry": 0.1}
+    shift = {"groups": [{"name": "tens, straight", "heads": heads}]}
+    for share, moral in ((0.0, True), (0.9, False)):
+        flips = {"share": share, "interval_95": [share, share], "n": 100}
+        changed = [{**groups[0], "heads": {"loud": {"flips": flips}}}]
+        told = story.shifted(shift, changed)
+        assert "is loud (tens, straight: 90%" in told and ("no cause" in told) == moral
+    assert story.shifted(shift, []).endswith("when only the digit changes).")
+
+
+def test_other_ways_are_not_hidden(measured):
+    groups = copy.deepcopy(measured["patching"]["groups"][:1])
+    groups[0]["sets"]["any head"]["others_instead"] = {"share": 0.6, "interval_95": [0.5, 0.7], "n": 100}
+    assert "other ways beside" in story.entries(groups)[0]
+    groups[0]["sets"]["any head"]["others_instead"] = {"share": 0.0, "interval_95": [0.0, 0.1], "n": 100}
+    assert "other ways beside" not in story.entries(groups)[0]
+
+
 def test_a_model_that_cannot_add_gets_a_warning_for_a_story(tmp_path):
     subject = analysis_models.subject(analysis_models.untrained(), tmp_path)
     assert not subject.meaningful
-    assert story.tell(subject, {}, {}, {}, {}) == subject.warning
+    assert story.tell(subject, {}, {}, {}, {}) == [subject.warning]
     group = patching.measure(subject, make_group(2, target=1, nines=0, count=100))
     assert group["pairs"] == 0
