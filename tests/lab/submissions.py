@@ -441,6 +441,10 @@ def another_width(folder: Path) -> None:
     checkpoint(folder, f"{PROBLEM1}/best_model.pth", 0.9985, model=weights(width=24))
 
 
+def another_inner_width(folder: Path) -> None:
+    checkpoint(folder, f"{PROBLEM1}/best_model.pth", 0.9985, model=weights(inner=48))
+
+
 def more_layers(folder: Path) -> None:
     checkpoint(folder, f"{PROBLEM2}/sinusoidal/best_model.pth", 0.9965, model=weights(layers=4))
 
@@ -477,5 +481,6 @@ DISEASES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "checkpoint of a later epoch": (later_epoch, {"checkpoint-of-another-run"}),
     "checkpoint of another accuracy": (another_accuracy, {"checkpoint-of-another-run"}),
     "checkpoint of another width": (another_width, {"checkpoint-of-another-shape"}),
+    "checkpoint of another inner width": (another_inner_width, {"checkpoint-of-another-shape"}),
     "checkpoint of more layers": (more_layers, {"checkpoint-of-another-shape"}),
 }

@@ -149,6 +149,13 @@ def test_one_encoding_is_not_taken_for_another(folder):
     assert scores["problem2/sinusoidal-log"] == scores["problem2/learned-checkpoint"] == 0
 
 
+def test_one_log_for_three_encodings_is_nobodys(folder):
+    results = folder / PROBLEM2
+    (results / "learned/training_log.json").rename(results / "training_log.json")
+    scores = {item.id: item.score for item in grade(folder, EXPECTED, set()).items}
+    assert scores["problem2/sinusoidal-log"] == 2 and scores["problem2/learned-log"] == 0
+
+
 def test_several_submissions_at_once_are_refused(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "another")
     result = command(tmp_path)
