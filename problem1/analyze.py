@@ -49,7 +49,7 @@ class Settings:
     model_path: Path = setting(HERE / "results/best_model.pth", "the trained model", metavar="FILE")
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder for everything that is found out", metavar="DIR")
-    batch_size: int = setting(2048, "rows in one forward pass", minimum=1)
+    batch_size: int = setting(1024, "rows in one forward pass", minimum=1)
     num_samples: int = setting(6, "example sums to draw, the most telling ones first", minimum=1, maximum=100)
     examples: tuple[str, ...] = setting((), "draw only these sums, and analyse nothing else", metavar="A+B")
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
@@ -59,7 +59,9 @@ def analyse(subject: Subject, settings: Settings) -> None:
     """The table of contents."""
     verified = ask(
         "is it right on every pair there is?",
-        lambda: subject.write("verification.json", verify.verify(subject.model, subject.rows["train"])),
+        lambda: subject.write(
+            "verification.json", verify.verify(subject.model, subject.rows["train"], subject.batch_size)
+        ),
     )
     examples = ask(
         "what does it write, and how sure is it?",

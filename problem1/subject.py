@@ -58,7 +58,7 @@ def carry_classes(sums: Sums) -> Tensor:
 class Trial:
     """A model on fixed rows: logits under any edits. The encoder runs again only when its own edits change."""
 
-    def __init__(self, model, sums: Sums, batch_size: int = 2048):
+    def __init__(self, model, sums: Sums, batch_size: int = 1024):
         device = next(model.parameters()).device
         self.model, self.sums = model.eval(), sums
         sources, prefixes = sums.sources.to(device), teacher_forced(sums).to(device)
@@ -119,7 +119,7 @@ class Subject:
     model: torch.nn.Module
     rows: dict[str, Sums]  # train, val and test
     output_dir: Path
-    batch_size: int = 2048
+    batch_size: int = 1024
     settings: dict = field(default_factory=dict)  # those the model was trained with
 
     @cached_property
