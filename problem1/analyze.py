@@ -76,7 +76,7 @@ def analyse(subject: Subject, settings: Settings) -> None:
     read = ask("where can the carry be read?", lambda: probes.answer(subject))
     hard = ask("what if a carry has to pass a 9?", lambda: nines.answer(subject))
     moved = ask("who looks elsewhere for a carry?", lambda: attention_shift.answer(subject))
-    told = ask("so how does the carry travel?", lambda: story.answer(subject, patched, read, hard, moved))
+    told = ask("so how does the carry travel?", lambda: story.answer(subject, single, patched, read, hard, moved))
     print(f"\n{pruned['in_words']}\n\n{told}\n" if subject.meaningful else f"\nWARNING: {subject.warning}\n")
 
 

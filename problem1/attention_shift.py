@@ -82,7 +82,7 @@ def draw(results: dict, path: Path, caption: str) -> None:
 
 def _text(cell: dict) -> str:
     low, high = cell["difference_interval_95"]
-    if low <= 0 <= high:
+    if low <= 0 <= high or abs(cell["difference"]) < 0.005:
         return "·"
     return f"{cell['difference']:+.2f} ±{(high - low) / 2:.2f}"
 
@@ -97,6 +97,6 @@ def answer(subject: Subject) -> dict:
             "groups": groups,
         },
     )
-    caption = "Red: moves more when a carry comes. ± half the 95% bootstrap interval; · where it includes 0."
+    caption = "Red: moves more when a carry comes. ± half the 95% bootstrap interval; · includes 0, or below 0.005."
     draw(results, subject.output_dir / "carry/attention_shift.png", subject.caption(caption))
     return results

@@ -223,7 +223,7 @@ def draw_heads(results: dict, path: Path, caption: str) -> None:
 
 
 def _percent(value: float, low: float, high: float) -> str:
-    return f"{100 * value:.0f} ±{50 * (high - low):.0f}" if value > 0 else "·"
+    return f"{100 * value:.0f} ±{50 * (high - low):.0f}" if value >= 0.005 else "·"
 
 
 def _number(value: float, low: float, high: float) -> str:
@@ -274,6 +274,7 @@ def answer(subject: Subject) -> dict:
         {
             "question": "share of pairs whose digit becomes the other sum's when heads are replaced by the other run's",
             "num_digits": subject.num_digits,
+            "drawn": {"pairs": PAIRS, "seed": 0, "pairs_for_single_positions": POSITION_PAIRS},
             "groups": [measure(subject, group) for group in groups],
         },
     )

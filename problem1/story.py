@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.files import write_text
+from problem1.ablation import KINDS, SMALL
 from problem1.subject import Subject
 
 READABLE = 0.95  # a probe's share right from which on a carry counts as readable
@@ -132,6 +133,21 @@ def usual_story(groups: list[dict]) -> str:
     )
 
 
+def constants(ablation: dict) -> str:
+    """Heads that are missed when they are silent, but not when they say their mean."""
+    drops = {head: [entry[kind]["drop"] for kind in KINDS] for head, entry in ablation["heads"].items()}
+    fixed = {head: drop for head, drop in drops.items() if drop[0] >= SMALL > drop[1]}
+    if not fixed:
+        return ""
+    head = max(fixed, key=lambda name: fixed[name][0])
+    others = [name for name in fixed if name != head]
+    return (
+        f"Ablation alone would mislead: set to zero, {head} costs {100 * fixed[head][0]:.1f} points of accuracy, but "
+        f"{100 * max(0, fixed[head][1]):.1f} when it says its mean. What is needed of it is what it says whatever the "
+        f"sum, nothing that it finds out{'; the same holds for ' + listed(others) if others else ''}."
+    )
+
+
 def control(groups: list[dict]) -> str:
     worst = max((group["control"]["all heads"] for group in groups), key=lambda it: it["share"] or 0)
     single = max(
@@ -216,7 +232,7 @@ def shifted(shift: dict, groups: list[dict]) -> str:
     return f"{said}; patching it alone flips {percent(patched)} of the digits there{moral}."
 
 
-def tell(subject: Subject, patching: dict, probes: dict, nines: dict, shift: dict) -> list[str]:
+def tell(subject: Subject, ablation: dict, patching: dict, probes: dict, nines: dict, shift: dict) -> list[str]:
     """The story, topic by topic, or why there is none."""
     if not subject.meaningful:
         return [subject.warning]
@@ -227,13 +243,13 @@ def tell(subject: Subject, patching: dict, probes: dict, nines: dict, shift: dic
     left_out = [group["name"] for group in patching["groups"] if not group["pairs"]]
     if left_out:
         said.append(f"Not measured, as the model gets too few of these sums right: {listed(left_out)}.")
-    said += [" ".join(hard_case(nines)), readable(probes), shifted(shift, groups)]
+    said += [constants(ablation), " ".join(hard_case(nines)), readable(probes), shifted(shift, groups)]
     return [topic for topic in said if topic]
 
 
-def answer(subject: Subject, patching: dict, probes: dict, nines: dict, shift: dict) -> str:
+def answer(subject: Subject, ablation: dict, patching: dict, probes: dict, nines: dict, shift: dict) -> str:
     """Write carry/summary.txt and carry/summary.json."""
-    topics = tell(subject, patching, probes, nines, shift)
+    topics = tell(subject, ablation, patching, probes, nines, shift)
     text = "\n\n".join(textwrap.fill(topic, 110) for topic in topics)
     write_text(subject.output_dir / "carry/summary.txt", text + "\n")
     subject.write("carry/summary.json", {"paragraph": " ".join(topics), "topics": topics})

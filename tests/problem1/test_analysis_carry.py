@@ -163,7 +163,7 @@ def test_patching_results_hold_what_the_summary_needs(measured):
 
 def test_the_story_is_told_from_the_numbers(subject, measured):
     shift = {"groups": [attention_shift.shifts(subject, make_group(2, target=1, nines=0, count=60))]}
-    told = " ".join(story.tell(subject, measured["patching"], measured["probes"], measured["nines"], shift))
+    told = " ".join(story.tell(subject, ABLATION, measured["patching"], measured["probes"], measured["nines"], shift))
     group = measured["patching"]["groups"][0]
     assert f"The carry into the tens enters through {story.listed(group['sets']['any head']['heads'])}" in told
     assert story.percent(story.pooled([group], "any head", "sufficient")) in told
@@ -198,6 +198,19 @@ def test_a_pattern_that_moves_without_effect_is_called_no_cause(measured):
     assert story.shifted(shift, []).endswith("when only the digit changes).")
 
 
+def drops(zero: float, mean: float) -> dict:
+    return {"zero": {"drop": zero}, "mean": {"drop": mean}}
+
+
+ABLATION = {"heads": {"a": drops(0.8, 0.7), "b": drops(0.6, 0.001), "c": drops(0.0, 0.0), "d": drops(0.1, 0.0)}}
+
+
+def test_a_head_that_is_needed_for_its_mean_only_is_no_computation():
+    assert "set to zero, b costs 60.0 points of accuracy, but 0.1" in story.constants(ABLATION)
+    assert story.constants(ABLATION).endswith("the same holds for d.")
+    assert story.constants({"heads": {"a": drops(0.8, 0.7), "c": drops(0.0, 0.0)}}) == ""
+
+
 def test_other_ways_are_not_hidden(measured):
     groups = copy.deepcopy(measured["patching"]["groups"][:1])
     groups[0]["sets"]["any head"]["others_instead"] = {"share": 0.6, "interval_95": [0.5, 0.7], "n": 100}
@@ -209,6 +222,6 @@ def test_other_ways_are_not_hidden(measured):
 def test_a_model_that_cannot_add_gets_a_warning_for_a_story(tmp_path):
     subject = analysis_models.subject(analysis_models.untrained(), tmp_path)
     assert not subject.meaningful
-    assert story.tell(subject, {}, {}, {}, {}) == [subject.warning]
+    assert story.tell(subject, {}, {}, {}, {}, {}) == [subject.warning]
     group = patching.measure(subject, make_group(2, target=1, nines=0, count=100))
     assert group["pairs"] == 0
