@@ -59,7 +59,7 @@ class Settings:
     d_model: int = setting(64, "width of the model", minimum=1, maximum=8192)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1, maximum=8192)
     num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1, maximum=64)
-    d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1, maximum=65536)
+    d_ff: int = setting(128, "inner width of the feed-forward layers", minimum=1, maximum=65536)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.1, "AdamW's pull of the weights towards zero", minimum=0)
     max_len: int = setting(1024, "rows of a trained position table", minimum=1, maximum=1_000_000)
