@@ -61,13 +61,18 @@ def read_log(value, parts: list[str] = ()) -> Log:
 
 
 def _by_epoch(value, depth: int = 0):
-    """[{"epoch": 1, "loss": 0.5}, …], alone or under keys, turned into lists by name."""
+    """[{"epoch": 1, "loss": 0.5}, …] or {"1": {"loss": 0.5}, …}, alone or under keys, turned into lists by name."""
+    if depth > 6:
+        return value
     if isinstance(value, dict):
-        return {key: _by_epoch(item, depth + 1) if depth < 6 else item for key, item in value.items()}
+        numbered = len(value) > 1 and all(words(key)[-1:] and words(key)[-1].isdigit() for key in value)
+        if not numbered:
+            return {key: _by_epoch(item, depth + 1) for key, item in value.items()}
+        value = list(value.values())
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         return value
     names = {name: None for item in value for name in item}
-    return {str(name): [item.get(name) for item in value] for name in names if str(name) != "epoch"}
+    return {str(name): _by_epoch([item.get(name) for item in value], depth + 1) for name in names if name != "epoch"}
 
 
 def _candidates(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, list[float]]]:

@@ -202,6 +202,17 @@ def log_of_epochs(folder: Path) -> None:
     write(folder, f"{PROBLEM1}/training_log.json", {"epochs": epochs, "test_loss": 0.002, "test_accuracy": "99.85%"})
 
 
+def log_of_nested_epochs(folder: Path) -> None:
+    content = load(folder, f"{PROBLEM1}/training_log.json")
+    epochs = {
+        f"epoch_{n + 1}": {
+            part: {kind: content[f"{part}_{kind}"][n] for kind in ("loss", "acc")} for part in ("train", "val")
+        }
+        for n in range(EPOCHS)
+    }
+    write(folder, f"{PROBLEM1}/training_log.json", {"history": epochs, "test": {"loss": 0.002, "accuracy": 0.9985}})
+
+
 def table_of_lists(folder: Path) -> None:
     rows = {name: list(row.values()) for name, row in load(folder, TABLE).items()}
     write(folder, TABLE, rows)
@@ -297,6 +308,7 @@ LAYOUTS: list[Callable[[Path], None]] = [
     in_percent,
     other_names,
     log_of_epochs,
+    log_of_nested_epochs,
     table_of_lists,
     table_with_lengths,
     table_with_own_lengths,
