@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from lab.grading.ablations import Ablation
-from lab.grading.layouts import leaves
+from lab.grading.layouts import leaves, number
 from lab.grading.reading import Unreadable, shown
 from lab.grading.submission import Submission
 
@@ -45,8 +45,22 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         accuracy, what, worth = max(found), "no test accuracy; best validation accuracy", 0.5
     if not 0 <= accuracy <= 1:
         return Outcome(0.0, f"{what} is {accuracy:g}, which is no share")
-    share = reached(item, accuracy)
-    return Outcome(worth * share, f"{what} {accuracy:.2%}" + ("" if share == 1 else f"; {wanted(item)}"))
+    share, counted = reached(item, accuracy), proof(item, submission)
+    message = f"{what} {accuracy:.2%}" + (f", {counted[0]:,} wrong of all {counted[1]:,}" if counted else "")
+    return Outcome(worth * share, message + ("" if share == 1 else f"; {wanted(item)}"))
+
+
+def proof(item: dict, submission: Submission) -> tuple[int, int] | None:
+    """(errors, all rows there are), where a file says that every possible row was put to the model."""
+    wanted = item.get("proof")
+    try:
+        content = submission.json(wanted["file"]) if wanted else None
+    except Unreadable:
+        return None
+    if not isinstance(content, dict) or number(content.get(wanted["rows"])) != wanted["all"]:
+        return None
+    errors = number(content.get(wanted["errors"]))
+    return (int(errors), wanted["all"]) if errors is not None and 0 <= errors <= wanted["all"] else None
 
 
 def reached(item: dict, accuracy: float) -> float:

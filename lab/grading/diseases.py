@@ -6,7 +6,7 @@ Logs, tables and figures are here; diseases_of_weights.py and diseases_of_ablati
 import math
 from collections.abc import Iterator
 
-from lab.grading.checks import ROUNDED, SAME, SERIES, is_constant, percent, says_so
+from lab.grading.checks import ROUNDED, SAME, SERIES, is_constant, percent, proof, says_so
 from lab.grading.diseases_of_ablations import ablation_diseases, known_value
 from lab.grading.diseases_of_weights import another_run, another_shape, broken_weights
 from lab.grading.layouts import ACCURACY, LOSS, in_shares, leaves, number
@@ -120,6 +120,18 @@ def two_modes(item: dict, submission: Submission) -> Iterator[Finding]:
                 yield Finding("two-modes", item["id"], name, evidence, item["two_modes"], 0.5)
 
 
+def proof_contradicted(item: dict, submission: Submission) -> Iterator[Finding]:
+    """The test rows are among all rows: no more of them can be wrong than of all."""
+    log, counted = submission.log(item["file"]), proof(item, submission)
+    if counted is None or log.test_acc is None or not 0 <= log.test_acc <= 1:
+        return
+    wrong = (1 - log.test_acc) * item["proof"]["test_rows"]
+    if wrong > counted[0] + 0.5:
+        evidence = f"{wrong:.0f} of the test rows are wrong by the log, but {counted[0]:,} of all {counted[1]:,}"
+        meaning = "the two numbers are of two different models, or one of them was not measured"
+        yield Finding("proof-contradicted", item["id"], item["proof"]["file"], evidence, meaning, 0.5)
+
+
 def constant_rows(item: dict, submission: Submission) -> Iterator[Finding]:
     """The accuracy at each length is what one answer for every row gets: the model tells nothing apart."""
     table = submission.table(item)
@@ -170,7 +182,7 @@ def figure_diseases(item: dict, submission: Submission) -> Iterator[Finding]:
 
 DISEASES = {
     "log": [not_finite, impossible, flat_loss, one_class],
-    "accuracy": [two_modes, known_value],
+    "accuracy": [two_modes, known_value, proof_contradicted],
     "checkpoint": [broken_weights, another_shape, another_run],
     "ablation": [ablation_diseases],
     "table": [constant_rows],

@@ -271,6 +271,10 @@ def transparent_figure(folder: Path) -> None:
     PIL.Image.fromarray(alpha).save(folder / PROBLEM1 / "training_curves.png")
 
 
+def with_proof(folder: Path) -> None:
+    write(folder, f"{PROBLEM1}/verification.json", {"pairs": 810_000, "errors": 1300, "exhaustive": True})
+
+
 def collapse_told(folder: Path) -> None:
     """One class for all beyond the range is no disease where it is said."""
     change(folder, TABLE, sinusoidal=SHARES)
@@ -317,6 +321,7 @@ LAYOUTS: list[Callable[[Path], None]] = [
     table_of_records,
     moved_files,
     collapse_told,
+    with_proof,
     transparent_figure,
     plain_weights,
     weights_with_company,
@@ -424,6 +429,10 @@ def greedy_apart(folder: Path) -> None:
     change(folder, f"{PROBLEM1}/training_log.json", greedy={"exact_match": 34.9, "digit_accuracy": 80.0})
 
 
+def proof_of_another_model(folder: Path) -> None:
+    write(folder, f"{PROBLEM1}/verification.json", {"pairs": 810_000, "errors": 0})
+
+
 def impossible_ablation(folder: Path) -> None:
     change(folder, ABLATION, heads=accuracies(folder) | {HEADS[3]: -0.3})
 
@@ -467,6 +476,7 @@ DISEASES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "one class, in and beyond the range": (one_class_everywhere, {"flat-loss", "constant-classifier"}),
     "one class at each length": (one_class_at_each_length, {"constant-classifier", "missing-deliverables"}),
     "one class beyond the range only": (one_class_beyond, {"constant-classifier"}),
+    "no error among all, three in the test": (proof_of_another_model, {"proof-contradicted"}),
     "greedy decoding against the rest": (greedy_apart, {"two-modes"}),
     "two baselines": (baseline(0.5495), {"two-baselines"}),
     "the first digit given": (baseline(0.412), {"two-baselines", "first-digit-given"}),

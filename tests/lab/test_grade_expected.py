@@ -29,8 +29,9 @@ def test_known_baselines_are_shares_of_the_test_sums():
     assert [known["value"] for known in FIRST["known_values"]] == [below / 2000, above / 2000, no_zero / 2000]
     for known in FIRST["known_values"]:  # the sentences say the same numbers
         assert f"{known['value']:.1%}" in known["evidence"]
-    (ablation,) = items(FIRST, "ablation")
-    assert ablation["test_rows"] == len(targets)
+    (ablation,), (accuracy,) = items(FIRST, "ablation"), items(FIRST, "accuracy")
+    assert ablation["test_rows"] == accuracy["proof"]["test_rows"] == len(targets)
+    assert accuracy["proof"]["all"] == 900**2
 
 
 def test_class_shares_are_those_of_the_extrapolation_sets():
