@@ -72,18 +72,19 @@ def one_run(job: tuple[str, train.Settings, int]) -> dict:
     name, settings, samples = job
     torch.set_num_threads(1)
     log_path, measured_path = settings.output_dir / "training_log.json", settings.output_dir / "measured.json"
-    log = read_json(log_path, "remove it.") if log_path.exists() else {}
-    if not _same(log.get("config", {}), settings):
+    log, measured = (read_json(path, "remove it.") if path.exists() else {} for path in (log_path, measured_path))
+    trained = all(log.get("config", {}).get(name) == value for name, value in as_plain(settings).items())
+    if trained and (measured.get("samples"), measured.get("test_loss")) == (samples, log["test_loss"]):
+        return measured
+    if not trained or not (settings.output_dir / "best_model.pth").exists():
         with contextlib.redirect_stdout(io.StringIO()):
             train.main(settings)
         log = read_json(log_path, "remove it.")
-    wanted = {"name": name, "samples": samples, "test_loss": log["test_loss"]}
-    if measured_path.exists():
-        measured = read_json(measured_path, "remove it.")
-        if {key: measured.get(key) for key in wanted} == wanted:
-            return measured
     model, _ = train.load_model(settings.output_dir / "best_model.pth")
-    measured = wanted | {
+    measured = {
+        "name": name,
+        "samples": samples,
+        "test_loss": log["test_loss"],
         "scheme": settings.scheme,
         "order": settings.order,
         "seed": settings.seed,
@@ -99,10 +100,6 @@ def one_run(job: tuple[str, train.Settings, int]) -> dict:
     }
     write_json(measured_path, measured)
     return measured
-
-
-def _same(config: dict, settings: train.Settings) -> bool:
-    return all(config.get(name) == value for name, value in as_plain(settings).items())
 
 
 def _short(proof: dict) -> dict:
