@@ -116,13 +116,18 @@ def draw(
     longest: int,
     generator: torch.Generator | None = None,
     adjacent: float = 0.5,
+    few: float = 0.0,
 ) -> Rows:
     """Fresh rows: half are sorted, of the others a share `adjacent` has one pair of neighbours swapped and the
-    rest were disordered as the course's rows are."""
+    rest were disordered as the course's rows are. A share `few` of all is made of 2 to 6 different values only."""
     lengths = torch.randint(shortest, longest + 1, (size, 1), generator=generator)
     padding = torch.arange(longest) >= lengths
-    values = torch.randint(LARGEST + 1, (size, longest), generator=generator).masked_fill(padding, PAD)
-    values = values.sort(1).values
+    values = torch.randint(LARGEST + 1, (size, longest), generator=generator)
+    palettes = torch.randint(LARGEST + 1, (size, 6), generator=generator)
+    colours = torch.randint(2, 7, (size, 1), generator=generator)
+    picks = (torch.rand(size, longest, generator=generator) * colours).long()
+    values = torch.where(torch.rand(size, 1, generator=generator) < few, palettes.gather(1, picks), values)
+    values = values.masked_fill(padding, PAD).sort(1).values
     kind = torch.rand(size, 1, generator=generator)
     mild = swap_neighbours(values, generator)
     rough = shuffle_some(values, lengths, generator)
@@ -158,12 +163,15 @@ def _swap(values: Tensor, i: Tensor, j: Tensor) -> Tensor:
 def draw_instead(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """For the strict protocol: as many fresh rows of both kinds, as long as the batch's.
 
-    Most are put in narrow bands: in long sequences of 0 … 99 neighbours differ by 1, which short ones seldom do.
+    Short rows of evenly spread values never show neighbours that many pairs of other rows would have: in long rows
+    they differ by 1 or not at all, and in some rows by nearly 99. So half of the rows have few different values, with
+    large steps and many ties, and half of all are put in bands, most of them narrow.
     """
     sequences, labels = batch
     lengths = (sequences != PAD).sum(1)
-    rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator)
-    changed = relabel(rows.sequences, generator, NARROWING)
+    rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator, few=0.5)
+    narrow = torch.rand(len(labels), 1, generator=generator) < 0.5
+    changed = torch.where(narrow, relabel(rows.sequences, generator, NARROWING), rows.sequences)
     return changed.to(sequences.device), rows.labels.to(sequences.device)
 
 
