@@ -89,13 +89,13 @@ def draw(numbers: dict, path: Path) -> None:
     digits = [size["digits"] for size in sizes]
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
     panels = (
-        (left, "seconds_a_sum", "seconds for one sum", "seconds_slope", 0),
-        (right, "megabytes_for_the_sum", "megabytes for one sum", "memory_slope", 1),
+        (left, "seconds_a_sum", "seconds for one sum", "seconds_slope", 0, 0.0),
+        (right, "megabytes_for_the_sum", "megabytes for one sum", "memory_slope", 1, 1.0),
     )
-    for axes, name, label, slope, number in panels:
-        points = [(size["digits"], size[name]) for size in sizes if size[name] > 0]
+    for axes, name, label, slope, number, least in panels:
+        points = [(size["digits"], size[name]) for size in sizes if size[name] > least]
         style = {"color": COLOURS[number], "marker": MARKS[number], "linestyle": LINES[number]}
-        if points:  # the smallest sums need no memory that the process does not have already
+        if points:  # small sums need hardly any memory that the process does not have already
             x, y = points[-1]
             axes.plot(*zip(*points, strict=True), **style, label="measured")
             axes.plot(digits, [y * d / x for d in digits], color="#999999", linewidth=1, label="proportional to digits")
