@@ -14,10 +14,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
+from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.figures import COLOURS, save
+from lab.heads import HeadTap, replace
 from problem1.dataset import Sums, teacher_forced
 from problem1.pairs import Group, all_groups
 from problem1.subject import Subject, join, places, share
@@ -52,22 +54,34 @@ def exactness(subject: Subject, sums: Sums) -> dict:
 
 
 @torch.no_grad()
-def predict(subject: Subject, sources, prefixes):
+def predict(subject: Subject, sources: Tensor, prefixes: Tensor, tap: HeadTap | None = None) -> Tensor:
+    """[N, S], [N, T] -> the digits written [N, T]"""
     device = next(subject.model.parameters()).device
-    return subject.model(sources.to(device), prefixes.to(device)).argmax(-1).cpu()
+    return subject.model(sources.to(device), prefixes.to(device), tap=tap).argmax(-1).cpu()
 
 
 def belief(subject: Subject, group: Group) -> dict:
-    """The digit of the first 9-column, when operands and written digits tell of different carries."""
+    """The digit of the first 9-column, when operands and written digits tell of different carries.
+
+    The digit written last is what the decoder reads at this position; it needs no attention to know it. So the
+    same once more with all decoder self-attention put back to what it says after the right digits: what still
+    follows the written digits has read that last one.
+    """
     asked = join([group.without, group.carrying])
     told = join([group.carrying, group.without])
     place = group.target + 1
     digit = predict(subject, asked.sources, teacher_forced(told))[:, place]
+    honest = HeadTap()
+    predict(subject, asked.sources, teacher_forced(asked), honest)
+    selves = [head for head in subject.heads if head.startswith("decoder.") and ".self." in head]
+    restored = HeadTap({head: replace(honest.output(head)) for head in selves}, record=False)
+    still = predict(subject, asked.sources, teacher_forced(told), restored)[:, place]
     return {
         "name": group.name,
         "digit": places(subject.num_digits + 1)[place],
         "follows_operands": share(digit == asked.targets[:, place]),
         "follows_written_digits": share(digit == told.targets[:, place]),
+        "follows_written_digits_without_self_attention": share(still == told.targets[:, place]),
     }
 
 

@@ -104,15 +104,18 @@ def measure(subject: Subject, group: Group) -> dict:
     swap = usable_swap(subject.model, group)
     if swap is None:
         return head | {"pairs": 0, "why": "the model gets too few of these sums right"}
+    ways = stages(subject.heads)
     alone = {name: swap.effect(swap.put([name])) for name in subject.heads}
     return head | {
         "pairs": len(swap.mine),
         "heads": with_intervals(alone),
-        "stages": with_intervals({name: swap.effect(swap.put(them)) for name, them in stages(subject.heads).items()}),
+        "stages": with_intervals({name: swap.effect(swap.put(them)) for name, them in ways.items()}),
         "control": control(subject, group),
         "sets": {
-            name: found_set(swap, alone, candidates)
-            for name, candidates in (("any head", subject.heads), ("encoder", stages(subject.heads)["all encoder"]))
+            # All that the decoder learns of the sum comes through cross-attention: there the set must be found.
+            "cross heads": found_set(swap, alone, ways["all decoder cross"], subject.heads),
+            # The encoder's heads act through those; to them only the encoder's others compare.
+            "encoder": found_set(swap, alone, ways["all encoder"], ways["all encoder"]),
         },
         "positions": by_position(subject, swap.fewer(POSITION_PAIRS)),
     }
@@ -143,12 +146,12 @@ def control(subject: Subject, group: Group) -> dict:
     return changed
 
 
-def found_set(swap: Swap, alone: dict, candidates: list[str]) -> dict:
+def found_set(swap: Swap, alone: dict, candidates: list[str], among: list[str]) -> dict:
     """The fewest heads that bring the carry together, chosen on every other pair and measured on the rest.
 
     sufficient   they alone are replaced: how often does the digit flip?
-    necessary    all others among the candidates are replaced and these held as they were: how often does it
-                 flip nevertheless?
+    necessary    all others of `among` are replaced and these held as they were: how often does it flip
+                 nevertheless?
     """
     choosing, held_out = slice(0, None, 2), slice(1, None, 2)
     everything = swap.effect(swap.put(candidates))[0]
@@ -165,7 +168,7 @@ def found_set(swap: Swap, alone: dict, candidates: list[str]) -> dict:
             for head in candidates
             if head not in found
         }
-    others = [head for head in candidates if head not in found]
+    others = [head for head in among if head not in found]
     return {
         "heads": found,
         "all_candidates": share(everything[held_out]),

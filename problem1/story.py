@@ -68,19 +68,19 @@ def entries(groups: list[dict]) -> list[str]:
     """Through which heads the carry comes, for each digit it goes into."""
     said = []
     for group in groups:
-        them = group["sets"]["any head"]
+        them = group["sets"]["cross heads"]
         if them["sufficient"]["share"] < MOSTLY:
             said.append(
                 f"The carry into {where(group)} comes through no small set of heads: the best {len(them['heads'])} "
                 f"together flip only {percent(them['sufficient'])} of the digits."
             )
-    clear = [group for group in groups if group["sets"]["any head"]["sufficient"]["share"] >= MOSTLY]
-    for family in alike(clear, "any head"):
-        heads = family[0]["sets"]["any head"]["heads"]
+    clear = [group for group in groups if group["sets"]["cross heads"]["sufficient"]["share"] >= MOSTLY]
+    for family in alike(clear, "cross heads"):
+        heads = family[0]["sets"]["cross heads"]["heads"]
         alone = "patching it alone" if len(heads) == 1 else "patching them together"
         several = len(family) > 1
-        flips = (at_least if several else percent)(pooled(family, "any head", "sufficient"))
-        others = pooled(family, "any head", "others_instead")
+        flips = (at_least if several else percent)(pooled(family, "cross heads", "sufficient"))
+        others = pooled(family, "cross heads", "others_instead")
         said.append(
             f"The carry into {listed([where(group) for group in family])} enters through {listed(heads)}: {alone} "
             f"flips {flips} of the digits{' in every one of these groups' if several else ''}, patching all other "
@@ -112,25 +112,32 @@ def encoder(groups: list[dict]) -> list[str]:
     return said
 
 
-def usual_story(groups: list[dict]) -> str:
+USUAL = "that the decoder's self-attention passes the carry from digit to digit,"
+
+
+def usual_story(groups: list[dict], belief: list[dict]) -> str:
     """What decoder self-attention has to do with it."""
     strongest = max((group["stages"]["all decoder self"]["flips"] for group in groups), key=lambda it: it["share"])
-    if strongest["share"] < HARDLY:
+    most = f"the most that all of its heads flip together in any of these groups is {percent(strongest)} of the digits"
+    read_off = [it for it in belief if read_by_self_attention(it)]
+    front = "Sums are written from the front: the column a carry comes from is written after the digit it goes into."
+    if strongest["share"] >= MOSTLY:
+        return f"As the usual story has it, {USUAL[5:-1]}: {most}."
+    if strongest["share"] >= HARDLY:
+        return f"The usual story, {USUAL} is not the main way: {most}. {front}"
+    if read_off:
         return (
-            "The usual story, that the decoder's self-attention passes the carry from digit to digit, is contradicted: "
-            f"the most that all of its heads patched together flip in any of these groups is {percent(strongest)} of "
-            "the digits. (Sums are written from the front: the column a carry comes from is written after the digit it "
-            "goes into.)"
+            f"The usual story, {USUAL} holds in one respect only. It does not bring the carry to the digit it goes "
+            f"into: {most}. {front} But where that digit stands before a column of 9, self-attention tells the 9 of "
+            f"it: see {_digits(read_off)} below."
         )
-    if strongest["share"] < MOSTLY:
-        return (
-            "The decoder's self-attention has a part in it, but is not the main way: all of its heads patched "
-            f"together flip up to {percent(strongest)} of the digits."
-        )
-    return (
-        "As the usual story has it, the decoder's self-attention passes the carry on: its heads patched together "
-        f"flip up to {percent(strongest)} of the digits."
-    )
+    return f"The usual story, {USUAL} is contradicted: {most}. {front}"
+
+
+def read_by_self_attention(it: dict) -> bool:
+    """Whether a digit in a 9 follows the digits written before, and no longer does without self-attention."""
+    without = it["follows_written_digits_without_self_attention"]["share"]
+    return it["follows_written_digits"]["share"] > MOSTLY > without
 
 
 def constants(ablation: dict) -> str:
@@ -172,26 +179,46 @@ def hard_case(nines: dict) -> list[str]:
         f"Where a carry meets columns of exactly 9, {at_least(right)} of the sums are right in every group, "
         f"with a margin of no less than {min(it['smallest_margin'] for it in both):.1f} in logits."
     ]
-    operands = min((it["follows_operands"] for it in nines["belief"]), key=lambda it: it["share"])
-    written = max((it["follows_written_digits"] for it in nines["belief"]), key=lambda it: it["share"])
-    if operands["share"] > MOSTLY:
+    said += believed(nines["belief"])
+    others = min(nines["after_another_answer"].values(), key=lambda it: it["share"])
+    said.append(
+        f"With the digits of another sum before it, every digit is still written right in {at_least(others)} of the "
+        "test sums."
+    )
+    return said
+
+
+def believed(belief: list[dict]) -> list[str]:
+    """Whether the carry through a 9 is read off the answer, and if so by which way."""
+    said = []
+    by_operands = [it for it in belief if it["follows_operands"]["share"] > MOSTLY]
+    by_digits = [it for it in belief if it["follows_written_digits"]["share"] > MOSTLY]
+    if by_operands:
+        least = min((it["follows_operands"] for it in by_operands), key=lambda it: it["share"])
         said.append(
-            "When the digits already written tell of the other carry, the digit in the 9 still follows the operands "
-            f"({at_least(operands)} of the cases): the carry is found anew for each digit, not read off "
-            "the answer."
+            f"When the digits already written tell of the other carry, {_digits(by_operands)} still "
+            f"follow the operands ({at_least(least)} of the cases): the carry is found anew in them."
         )
-        others = min(nines["after_another_answer"].values(), key=lambda it: it["share"])
-        if others["share"] > MOSTLY:
-            said.append(
-                f"Even with the digits of another sum before it, every digit is written right in {at_least(others)} of "
-                "the test sums."
-            )
-    elif written["share"] > MOSTLY:
+    for by_self in (True, False):
+        family = [it for it in by_digits if read_by_self_attention(it) == by_self]
+        if not family:
+            continue
+        least = min((it["follows_written_digits"] for it in family), key=lambda it: it["share"])
+        choose = max if by_self else min
+        without = choose(
+            (it["follows_written_digits_without_self_attention"] for it in family), key=lambda it: it["share"]
+        )
+        how = "It is self-attention that brings it" if by_self else "Self-attention is not needed for it"
         said.append(
-            "When the digits already written tell of the other carry, the digit in a 9 follows what is written (in up "
-            f"to {percent(written)} of the cases), not the operands: there the carry is read off the answer."
+            f"When the digits already written tell of the other carry, {_digits(family)} follow them, not the operands "
+            f"({at_least(least)} of the cases): there the carry is read off the answer. {how}: with all of its heads "
+            f"put back to what they say after the right digits, {(at_most if by_self else at_least)(without)} follow."
         )
     return said
+
+
+def _digits(belief: list[dict]) -> str:
+    return listed([f"the {it['digit']} ({it['name']})" for it in belief])
 
 
 def readable(probes: dict) -> str:
@@ -239,7 +266,11 @@ def tell(subject: Subject, ablation: dict, patching: dict, probes: dict, nines: 
     groups = [group for group in patching["groups"] if group["pairs"]]
     said = []
     if groups:
-        said = [" ".join(entries(groups)), " ".join(encoder(groups)), f"{usual_story(groups)} {control(groups)}"]
+        said = [
+            " ".join(entries(groups)),
+            " ".join(encoder(groups)),
+            f"{usual_story(groups, nines['belief'])} {control(groups)}",
+        ]
     left_out = [group["name"] for group in patching["groups"] if not group["pairs"]]
     if left_out:
         said.append(f"Not measured, as the model gets too few of these sums right: {listed(left_out)}.")

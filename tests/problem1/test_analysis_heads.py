@@ -183,11 +183,11 @@ class EarlyFeedsLate:
 def test_what_others_bring_through_the_found_heads_does_not_count_as_theirs():
     swap = EarlyFeedsLate()
     heads = ["early", "late", "idle"]
-    found = patching.found_set(swap, {head: swap.effect(swap.put([head])) for head in heads}, heads)
+    found = patching.found_set(swap, {head: swap.effect(swap.put([head])) for head in heads}, heads, heads)
     assert found["heads"] == ["late"]
     assert found["sufficient"]["share"] == 1.0 and found["others_instead"]["share"] == 0.0
     assert found["sufficient"]["n"] == 4  # measured on the half that the heads were not chosen on
-    early_only = patching.found_set(swap, {"early": swap.effect(swap.put(["early"]))}, ["early"])
+    early_only = patching.found_set(swap, {"early": swap.effect(swap.put(["early"]))}, ["early"], heads)
     assert early_only["heads"] == ["early"] and early_only["sufficient"]["share"] == 1.0
 
 
