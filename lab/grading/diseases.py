@@ -10,7 +10,7 @@ from lab.grading.checks import ROUNDED, SAME, SERIES, is_constant, percent, proo
 from lab.grading.diseases_of_ablations import ablation_diseases, known_value
 from lab.grading.diseases_of_weights import another_run, another_shape, broken_weights
 from lab.grading.layouts import ACCURACY, LOSS, in_shares, leaves, number
-from lab.grading.logs import WHOLE_ANSWER
+from lab.grading.logs import PARTS, WHOLE_ANSWER
 from lab.grading.reading import Unreadable, shown, words
 from lab.grading.submission import Finding, Submission
 
@@ -99,12 +99,8 @@ def two_modes(item: dict, submission: Submission) -> Iterator[Finding]:
         found: dict[str, list[float]] = {"forced": [], "greedy": []}
         for keys, leaf in leaves(content):
             said, value = {word for key in keys for word in words(key)}, number(leaf)
-            if (
-                value is None
-                or not said & (ACCURACY | WHOLE_ANSWER)
-                or said & {*PARTIAL, *submission.parts}
-                or len(keys) > 4
-            ):
+            of_answers = said & (ACCURACY | WHOLE_ANSWER) and not said & {*PARTIAL, *submission.parts}
+            if value is None or not of_answers or said & (PARTS["train"] | PARTS["val"]) or len(keys) > 4:
                 continue
             mode = "forced" if said & FORCED else "greedy" if said & GREEDY else None
             if mode and not any(key.isdigit() for key in keys):

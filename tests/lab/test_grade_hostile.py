@@ -1,5 +1,6 @@
 """Whatever stands in the folder: a verdict, no traceback, no hang, nothing run, nothing read outside of it."""
 
+import contextlib
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import pickle
 import random
 import shutil
 import struct
+import sys
 import time
 import zipfile
 import zlib
@@ -175,7 +177,8 @@ def test_folders_links_pipes_and_odd_names(folder, tmp_path):
     for name in ("a'b\"c\n\x1b[31m.png", "x" * 200 + ".png", " .png", "-rf.png", "\u202e.png"):
         (results / "attention_patterns" / name).write_bytes(b"rubbish")
     odd = os.path.join(os.fsencode(results), b"attention_patterns", b"\xff\xfe.png")
-    Path(os.fsdecode(odd)).write_bytes(b"rubbish")
+    with contextlib.suppress(OSError):  # some file systems refuse such a name
+        Path(os.fsdecode(odd)).write_bytes(b"rubbish")
     started = time.perf_counter()
     report = survives(folder)
     assert time.perf_counter() - started < 20
@@ -237,6 +240,9 @@ def test_more_files_than_can_be_listed(folder, monkeypatch):
 
 
 # --------------------------------------------------------------------------------------------------- checkpoints
+
+
+apart = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reading process does not share the patch")
 
 
 class Trap:
@@ -304,6 +310,7 @@ def test_checkpoints(folder, name, monkeypatch, tmp_path):
     assert not (tmp_path / "trap-sprung").exists()
 
 
+@apart
 def test_a_checkpoint_that_takes_for_ever_is_given_up(folder, monkeypatch):
     monkeypatch.setattr(weights, "MOST_SECONDS", 0.5)
     monkeypatch.setattr(weights, "describe", lambda content: time.sleep(60))
@@ -312,6 +319,7 @@ def test_a_checkpoint_that_takes_for_ever_is_given_up(folder, monkeypatch):
     assert time.perf_counter() - started < 20
 
 
+@apart
 def test_a_checkpoint_that_takes_all_memory_is_given_up(folder, monkeypatch):
     monkeypatch.setattr(weights, "describe", lambda content: bytearray(weights.MOST_MEMORY + 2**30))
     assert "memory" in problem_with(survives(folder), "problem1/checkpoint")
