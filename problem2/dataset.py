@@ -116,23 +116,37 @@ def draw(
     longest: int,
     generator: torch.Generator | None = None,
     adjacent: float = 0.5,
+    runs: float = 0.0,
     few: float = 0.0,
 ) -> Rows:
-    """Fresh rows: half are sorted, of the others a share `adjacent` has one pair of neighbours swapped and the
-    rest were disordered as the course's rows are. A share `few` of all is made of 2 to 6 different values only."""
+    """Fresh rows: half are sorted, of the others a share `adjacent` has one pair of neighbours swapped, a share `runs`
+    is two sorted runs one after the other, and the rest were disordered as the course's rows are. A share `few` of all
+    rows is made of few values only, close and distant ones."""
     lengths = torch.randint(shortest, longest + 1, (size, 1), generator=generator)
     padding = torch.arange(longest) >= lengths
     values = torch.randint(LARGEST + 1, (size, longest), generator=generator)
-    palettes = torch.randint(LARGEST + 1, (size, 6), generator=generator)
+    palettes = torch.randint(LARGEST + 1, (size, 3, 1), generator=generator)  # three values, each with one close to it
+    close = torch.randint(-3, 4, (size, 3, 1), generator=generator)
+    palettes = torch.cat([palettes, (palettes + close).clamp(0, LARGEST)], 2).flatten(1)
     colours = torch.randint(2, 7, (size, 1), generator=generator)
     picks = (torch.rand(size, longest, generator=generator) * colours).long()
     values = torch.where(torch.rand(size, 1, generator=generator) < few, palettes.gather(1, picks), values)
-    values = values.masked_fill(padding, PAD).sort(1).values
-    kind = torch.rand(size, 1, generator=generator)
+    values = values.masked_fill(padding, PAD)
+    two_runs = sort_in_two(values, lengths, generator)
+    values = values.sort(1).values
     mild = swap_neighbours(values, generator)
     rough = shuffle_some(values, lengths, generator)
-    values = torch.where(kind < 0.5, values, torch.where(kind < 0.5 + 0.5 * adjacent, mild, rough))
+    kind = 2 * torch.rand(size, 1, generator=generator) - 1  # below 0: sorted
+    values = torch.where(kind < 0, values, torch.where(kind < adjacent, mild, rough))
+    values = torch.where(kind >= 1 - runs, two_runs, values)
     return Rows(values, label(values))
+
+
+def sort_in_two(values: Tensor, lengths: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """[N, T] cut at a random place, either part sorted: at most one step down, of any size."""
+    cut = 1 + (torch.rand(len(values), 1, generator=generator) * (lengths - 1)).long()
+    late = (torch.arange(values.shape[1]) >= cut) * (PAD + 1)  # lifts the second part above the first
+    return (values + late).sort(1).values - late
 
 
 def swap_neighbours(values: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -169,7 +183,7 @@ def draw_instead(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tu
     """
     sequences, labels = batch
     lengths = (sequences != PAD).sum(1)
-    rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator, few=0.5)
+    rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator, runs=0.25, few=0.5)
     narrow = torch.rand(len(labels), 1, generator=generator) < 0.5
     changed = torch.where(narrow, relabel(rows.sequences, generator, NARROWING), rows.sequences)
     return changed.to(sequences.device), rows.labels.to(sequences.device)

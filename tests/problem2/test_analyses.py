@@ -129,8 +129,18 @@ def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_do
     report = proof.check(*proof.every_vote(Comparer()))
     assert report["holds"] and report["situations"] == 1_020_000 and report["steps_down"] == 4950
     assert report["margin_of_alarm"] == 4 and report["margin_of_silence"] == 4
+    assert report["holds_for_steps_up_to"] == 99
     report = proof.check(*proof.every_vote(Comparer(blind_to=(57, 56))))
     assert not report["holds"] and report["missed_steps_down"] == 1 and report["false_alarms"] == 0
+    assert report["holds_for_steps_up_to"] == -1
+
+
+def test_proof_for_small_steps_says_how_large_they_may_be():
+    middle, first, last = proof.every_vote(Comparer())
+    middle[10, 40, 60] = 1.0  # a false alarm after a step up of 30 and before one of 20
+    assert proof.check(middle, first, last)["holds_for_steps_up_to"] == 29
+    middle[20, 45, 30] = middle[45, 30, 37] = -1.0  # 45 > 30 is missed after a step up of 25 and before one of 7
+    assert proof.check(middle, first, last)["holds_for_steps_up_to"] == 24
 
 
 def test_proof_is_only_for_models_whose_situations_can_be_tried():

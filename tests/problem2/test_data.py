@@ -158,3 +158,20 @@ def test_a_bad_file_is_refused(tmp_path, text):
     (tmp_path / "train.json").write_text(text)
     with pytest.raises(UserError, match=r"train\.json"):
         dataset.load(tmp_path / "train.json")
+
+
+def test_two_runs_are_sorted_each():
+    rows = dataset.draw(2000, 8, 16, torch.Generator().manual_seed(0), adjacent=0.0, runs=1.0)
+    assert 0.46 < rows.labels.float().mean() < 0.56
+    steps_down = dataset.descents(rows.part(rows.labels == 0).sequences)
+    assert (steps_down.sum(1) == 1).all()
+    assert steps_down.any(0)[:14].all()  # the cut may be anywhere
+    assert ((rows.sequences != PAD).sum(1) == rows.lengths()).all() and rows.sequences.max() <= PAD
+
+
+def test_few_values_are_close_and_distant():
+    rows = dataset.draw(500, 16, 16, torch.Generator().manual_seed(0), few=1.0)
+    different = torch.tensor([len(set(row)) for row in rows.sequences.tolist()])
+    assert different.max() <= 6 and different.float().mean() > 2.5
+    steps = rows.part(rows.labels == 1).sequences.diff(dim=1)
+    assert ((steps > 0) & (steps <= 3)).any() and (steps > 60).any()
