@@ -21,7 +21,7 @@ from lab.heads import split_name
 from lab.training import Recipe
 from problem1.ablation import SMALL, removals
 from problem1.attention import MultiHeadAttention
-from problem1.dataset import Sums, score, swap_operands
+from problem1.dataset import Sums, score, swap_columns
 from problem1.subject import Subject, Trial, share
 from problem1.train import KIND
 from problem1.verify import answers, random_pairs
@@ -47,7 +47,7 @@ def cut_out(model: nn.Module, heads: list[str]) -> None:
 
 
 def fine_tune(model: nn.Module, train: Sums, steps: int = STEPS, seed: int = 0) -> None:
-    """A short training on the training rows, with the operands swapped at random as in train.py."""
+    """A short training on the training rows, augmented as in train.py."""
     device = next(model.parameters()).device
     rows = (train.sources.to(device), train.targets.to(device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RECIPE.lr, betas=RECIPE.betas, weight_decay=0.0)
@@ -55,7 +55,7 @@ def fine_tune(model: nn.Module, train: Sums, steps: int = STEPS, seed: int = 0) 
     model.train()
     for step in tqdm(range(steps), desc="fine-tuning", unit="step", leave=False, disable=None):
         index = torch.randint(len(train), (RECIPE.batch_size,), generator=generator).to(device)
-        loss = score(model, swap_operands(tuple(part[index] for part in rows), generator))[0].mean()
+        loss = score(model, swap_columns(tuple(part[index] for part in rows), generator))[0].mean()
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), RECIPE.clip)

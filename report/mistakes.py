@@ -19,7 +19,7 @@ from lab.heads import HeadTap, zero
 from lab.settings import as_plain
 from lab.training import Recipe, Task, train
 from problem1 import train as addition
-from problem1.dataset import Sums, swap_operands
+from problem1.dataset import Sums, swap_columns
 from problem1.subject import Trial
 from problem2 import train as sorting
 from problem2.dataset import load_or_generate
@@ -102,7 +102,7 @@ def given_first_digit(settings: addition.Settings, rows: dict[str, Sums], ignore
     model = addition.build(settings, rows["train"].num_digits)
     name = "first_digit_given" + ("" if ignored is None else f"_and_{ignored}_ignored")
     score = score_given_first(ignored)
-    task = Task(f"faulty/{name}", *((sums.sources, sums.targets) for sums in rows.values()), score, swap_operands)
+    task = Task(f"faulty/{name}", *((sums.sources, sums.targets) for sums in rows.values()), score, swap_columns)
     recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
     log = train(model, task, recipe, as_plain(settings), settings.output_dir / name, settings.seed, False)
     test = rows["test"]
