@@ -27,7 +27,7 @@ from lab.files import read_json, write_json
 from lab.provenance import provenance
 from lab.settings import as_plain, parse, run, setting
 from problem1.text import train
-from problem1.text.dataset import load_or_generate
+from problem1.text.dataset import MAX_CHARACTERS, load_or_generate
 from problem1.text.lengths import by_length
 from problem1.text.proof import prove
 
@@ -165,6 +165,20 @@ def draw(numbers: dict, path: Path) -> None:
     )
 
 
+def write(runs: list[dict], settings: Settings) -> None:
+    """After every run, so that a study that is stopped leaves what it has found."""
+    numbers = {
+        "training_characters": MAX_CHARACTERS,
+        "groups": summary(runs),
+        "runs": runs,
+        "config": as_plain(settings),
+        "seed": 0,
+        **provenance(),
+    }
+    write_json(settings.output_dir / "length_generalisation.json", numbers)
+    draw(numbers, settings.output_dir / "length_generalisation.png")
+
+
 def main(settings: Settings) -> None:
     load_or_generate(settings.data_dir)
     jobs = [(name, its, settings.samples) for name, its in all_runs(settings).items()]
@@ -176,17 +190,7 @@ def main(settings: Settings) -> None:
             said = f", proven exact: {proof['proven']}, margin {proof['smallest_margin']:.1f}" if proof else ""
             bar.write(f"{measured['name']}: {measured['test_acc']:.2%} of the test sums{said}", file=sys.stdout)
             runs.append(measured)
-    settings.output_dir.mkdir(parents=True, exist_ok=True)
-    numbers = {
-        "training_characters": 32,
-        "groups": summary(runs),
-        "runs": runs,
-        "config": as_plain(settings),
-        "seed": 0,
-        **provenance(),
-    }
-    write_json(settings.output_dir / "length_generalisation.json", numbers)
-    draw(numbers, settings.output_dir / "length_generalisation.png")
+            write(runs, settings)
 
 
 if __name__ == "__main__":
