@@ -94,42 +94,67 @@ def after_another_answer(subject: Subject) -> dict:
 
 
 def draw(results: dict, path: Path, caption: str) -> None:
-    """Left: margins with and without a carry. Right: are digits still right after wrong ones?."""
-    groups = results["groups"]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 0.9 + 0.5 * max(len(groups), 6)))
+    """Left: margins with and without a carry. Right: what is written after wrong digits."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 1.2 + 0.5 * max(len(results["groups"]), 7)))
+    _draw_margins(left, results["groups"])
+    _draw_belief(right, results)
+    save(figure, path, caption)
+
+
+def _draw_margins(axes, groups: list[dict]) -> None:
     for number, (key, label) in enumerate((("without_carry", "no carry comes"), ("with_carry", "a carry comes"))):
         rows = [row + (0.18 if number else -0.18) for row in range(len(groups))]
         middles = [group[key]["median_margin"] for group in groups]
-        left.barh(rows, middles, 0.36, color=COLOURS[number], edgecolor="black", linewidth=0.5, label=label)
-        left.plot([group[key]["smallest_margin"] for group in groups], rows, "k|", markersize=9)
+        axes.barh(rows, middles, 0.36, color=COLOURS[number], edgecolor="black", linewidth=0.5, label=label)
+        axes.plot([group[key]["smallest_margin"] for group in groups], rows, "k|", markersize=9)
         for row, group, middle in zip(rows, groups, middles, strict=True):
-            left.text(max(middle, 0), row, f"  {group[key]['share']:.1%} right", va="center", fontsize=7)
-    left.set_yticks(range(len(groups)), [group["name"] for group in groups])
-    left.invert_yaxis()
-    left.margins(x=0.2)
-    left.axvline(0, color="black", linewidth=0.8)
-    left.set_xlabel("margin in logits: bar the median, stroke the smallest")
-    left.set_ylabel("where the carry goes")
-    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
-    after = results["after_another_answer"].items()
-    bars = [(f"{place} right after the\ndigits of another sum", it) for place, it in after]
-    bars += [(f"{it['digit']} follow the operands\n({it['name']})", it["follows_operands"]) for it in results["belief"]]
-    values = [100 * it["share"] for _, it in bars]
-    spans = [[100 * bound for bound in it["interval_95"]] for _, it in bars]
-    errors = [[max(0, v - s[0]) for v, s in zip(values, spans, strict=True)]]
-    errors += [[max(0, s[1] - v) for v, s in zip(values, spans, strict=True)]]
-    colours = [COLOURS[5]] * len(after) + [COLOURS[3]] * len(results["belief"])
-    right.barh(range(len(bars)), values, 0.6, xerr=errors, color=colours, edgecolor="black", linewidth=0.5)
-    right.set_yticks(range(len(bars)), [label for label, _ in bars], fontsize=8)
-    right.invert_yaxis()
-    right.set(xlabel="share (%)", xlim=(0, 104))
-    right.set_title("What if the digits written before are wrong?", fontsize=10)
-    save(figure, path, caption)
+            axes.text(max(middle, 0), row, f"  {group[key]['share']:.1%} right", va="center", fontsize=7)
+    axes.set_yticks(range(len(groups)), [group["name"] for group in groups])
+    axes.invert_yaxis()
+    axes.margins(x=0.2)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlabel("margin in logits: bar the median, stroke the smallest")
+    axes.set_ylabel("where the carry goes")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
+
+
+def _draw_belief(axes, results: dict) -> None:
+    """Each row is one digit: how often it follows the operands, and how often wrong digits written before it."""
+    rows = [
+        (f"{place}, after the\ndigits of another sum", it, None)
+        for place, it in results["after_another_answer"].items()
+    ]
+    for it in results["belief"]:
+        label = f"{it['digit']} of 9, after the digits\nof the other carry ({it['name']})"
+        rows.append((label, it["follows_operands"], it["follows_written_digits"]))
+    by_operands = [100 * it["share"] for _, it, _ in rows]
+    by_digits = [100 * it["share"] if it else 0.0 for _, _, it in rows]
+    lows, highs = zip(*((100 * it["interval_95"][0], 100 * it["interval_95"][1]) for _, it, _ in rows), strict=True)
+    errors = [
+        [max(0.0, value - low) for value, low in zip(by_operands, lows, strict=True)],
+        [max(0.0, high - value) for value, high in zip(by_operands, highs, strict=True)],
+    ]
+    style = {"height": 0.6, "edgecolor": "black", "linewidth": 0.5}
+    axes.barh(range(len(rows)), by_operands, color=COLOURS[5], label="follows the operands (right)", **style)
+    axes.barh(
+        range(len(rows)),
+        by_digits,
+        left=by_operands,
+        color=COLOURS[6],
+        hatch="//",
+        label="follows the wrong digits",
+        **style,
+    )
+    axes.errorbar(by_operands, range(len(rows)), xerr=errors, fmt="none", ecolor="black", elinewidth=1, capsize=2)
+    axes.set_yticks(range(len(rows)), [label for label, _, _ in rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="share of the digits written (%)", xlim=(0, 104))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=2, fontsize=8)
 
 
 def answer(subject: Subject) -> dict:
     """Write carry/nines.json and .png."""
     results = subject.write("carry/nines.json", hard_cases(subject))
-    caption = "Left: sums where a carry passes through 9s are no exception if bars and strokes stay right of 0."
+    caption = "Left: right of 0 all answers are right. Right: is a digit found in the operands, or read off the answer so far?"
     draw(results, subject.output_dir / "carry/nines.png", subject.caption(caption))
     return results
