@@ -6,7 +6,8 @@ triples, and 100² pairs at either end. If
 
   (1) no place in an ordered triple or pair votes "not sorted", no sorted sequence is ever refused;
   (2) for every step down a > b, either the place of a votes "not sorted" whatever x ≤ a precedes it, or the place
-      of b does so whatever follows it, then the first step down of any unsorted sequence is always found,
+      of b does so whatever follows it, then the first step down of any unsorted sequence is always found
+      (or the same from the other end: whatever precedes a, or whatever y ≥ b follows b, for the last step down),
 
 and the model is right on every sequence of two or more values of any length, not only on those that were tried.
 Where that fails, the same is asked of the sequences in which no value exceeds the one before it by more than D.
@@ -25,6 +26,9 @@ from problem2.model import SortingClassifier
 from problem2.positional_encoding import WindowPositionalEncoding
 
 COUNT = LARGEST + 1
+VALUES = torch.arange(COUNT)
+A, B, C = VALUES[:, None, None], VALUES[None, :, None], VALUES  # three neighbours, in every combination
+ANY = torch.ones(COUNT, COUNT, COUNT, dtype=torch.bool)
 
 
 def can_be_tried(model: SortingClassifier) -> bool:
@@ -52,15 +56,16 @@ def every_vote(model: SortingClassifier, device: torch.device | str = "cpu") -> 
 
 def check(middle: Tensor, first: Tensor, last: Tensor) -> dict:
     """Both conditions of the proof on every situation, with the margins by which they hold (logits)."""
-    values = torch.arange(COUNT)
-    a, b, c = values[:, None, None], values[None, :, None], values
-    in_order, pair_in_order = (a <= b) & (b <= c), values[:, None] <= values
+    in_order = (A <= B) & (B <= C)
+    pair_in_order = in_order[:, :, -1]
     quiet = torch.cat([middle[in_order], first[pair_in_order], last[pair_in_order]])
-    # The place of b in (b, c): whatever stands before it and is no step down itself, or nothing.
-    before = torch.minimum(middle.masked_fill(a > b, torch.inf).amin(0), first)
-    # The place of b in (a, b): whatever follows, or nothing.
-    after = torch.minimum(middle.amin(2), last)
-    found = torch.maximum(before, after)[~pair_in_order]
+    # How loudly either place of a step down b > c or a > b objects at the least, whatever stands beside it.
+    reports = []
+    for before, after in (((A <= B), ANY), (ANY, (B <= C))):  # the first step down of a sequence, or its last
+        left = torch.minimum(middle.masked_fill(~before, torch.inf).amin(0), first)
+        right = torch.minimum(middle.masked_fill(~after, torch.inf).amin(2), last)
+        reports.append(torch.maximum(left, right)[~pair_in_order])
+    found = min(reports, key=lambda report: int((report <= 0).sum()))
     false_alarms, missed = int((quiet >= 0).sum()), int((found <= 0).sum())
     return {
         "situations": middle.numel() + first.numel() + last.numel(),
@@ -78,21 +83,17 @@ def check(middle: Tensor, first: Tensor, last: Tensor) -> dict:
 def largest_step_up(middle: Tensor, first: Tensor, last: Tensor) -> int:
     """The largest D so that both conditions hold in sequences that never step up by more than D; 99 is no limit,
     -1 means that the conditions fail for any D."""
-    values = torch.arange(COUNT)
-    a, b, c = values[:, None, None], values[None, :, None], values
-    never = torch.tensor(COUNT)
-    up = torch.maximum((b - a).expand_as(middle), (c - b).expand_as(middle))
-    alarm = torch.where((a <= b) & (b <= c) & (middle >= 0), up, never).min()
-    pair_up = values - values[:, None]
-    alarm_at_ends = torch.where((pair_up >= 0) & ((first >= 0) | (last >= 0)), pair_up, never).min()
-    # The least step up before b (or none, at the start) with which the place of b is silent about b > c …
-    silent_before = torch.where((a <= b) & (middle <= 0), b - a, never).amin(0)
-    silent_before = torch.where(first <= 0, 0, silent_before)
-    # … and the least step up after b (or none, at the end, or a further step down) with which it is about a > b.
-    silent_after = torch.where(middle <= 0, (c - b).clamp(min=0), never).amin(2)
-    silent_after = torch.where(last <= 0, 0, silent_after)
-    missed = torch.where(pair_up < 0, torch.maximum(silent_before, silent_after), never).min()
-    return int(min(alarm, alarm_at_ends, missed)) - 1
+    in_order = (A <= B) & (B <= C)
+    pair_in_order, pair_up = in_order[:, :, -1], (C - B)[0]
+    alarm = torch.where(in_order & (middle >= 0), torch.maximum(B - A, C - B), COUNT).min()
+    alarm_at_ends = torch.where(pair_in_order & ((first >= 0) | (last >= 0)), pair_up, COUNT).min()
+    # The least step up beside a step down with which its places are silent; 0 at the ends and beside a step down.
+    missed = []
+    for before, after in (((A <= B), ANY), (ANY, (B <= C))):
+        left = torch.where(before & (middle <= 0), (B - A).clamp(min=0), COUNT).amin(0).masked_fill(first <= 0, 0)
+        right = torch.where(after & (middle <= 0), (C - B).clamp(min=0), COUNT).amin(2).masked_fill(last <= 0, 0)
+        missed.append(torch.where(pair_in_order, COUNT, torch.maximum(left, right)).min())
+    return int(min(alarm, alarm_at_ends, max(missed))) - 1
 
 
 def prove(model: SortingClassifier, device: torch.device | str = "cpu") -> dict | None:
