@@ -125,12 +125,8 @@ def draw(
     lengths = torch.randint(shortest, longest + 1, (size, 1), generator=generator)
     padding = torch.arange(longest) >= lengths
     values = torch.randint(LARGEST + 1, (size, longest), generator=generator)
-    palettes = torch.randint(LARGEST + 1, (size, 3, 1), generator=generator)  # three values, each with one close to it
-    close = torch.randint(-3, 4, (size, 3, 1), generator=generator)
-    palettes = torch.cat([palettes, (palettes + close).clamp(0, LARGEST)], 2).flatten(1)
-    colours = torch.randint(2, 7, (size, 1), generator=generator)
-    picks = (torch.rand(size, longest, generator=generator) * colours).long()
-    values = torch.where(torch.rand(size, 1, generator=generator) < few, palettes.gather(1, picks), values)
+    few_rows = torch.rand(size, 1, generator=generator) < few
+    values = torch.where(few_rows, few_values(size, longest, generator), values)
     values = values.masked_fill(padding, PAD)
     two_runs = sort_in_two(values, lengths, generator)
     values = values.sort(1).values
@@ -140,6 +136,19 @@ def draw(
     values = torch.where(kind < 0, values, torch.where(kind < adjacent, mild, rough))
     values = torch.where(kind >= 1 - runs, two_runs, values)
     return Rows(values, label(values))
+
+
+def few_values(size: int, width: int, generator: torch.Generator | None = None) -> Tensor:
+    """[size, width] at random out of three values (in half of the rows between random bounds) and three more, each
+    close to one of them."""
+    bounds = torch.randint(LARGEST + 1, (size, 2, 1, 1), generator=generator).sort(1).values
+    bounds[: size // 2] = torch.tensor([0, LARGEST])[:, None, None]
+    low, high = bounds.unbind(1)
+    apart = low + (torch.rand(size, 3, 1, generator=generator) * (high - low + 1)).long()
+    close = apart + torch.randint(-8, 9, (size, 3, 1), generator=generator)
+    palettes = torch.cat([apart, close.clamp(0, LARGEST)], 2).flatten(1)
+    count = torch.randint(2, 7, (size, 1), generator=generator)
+    return palettes.gather(1, (torch.rand(size, width, generator=generator) * count).long())
 
 
 def sort_in_two(values: Tensor, lengths: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -42,7 +42,7 @@ class Protocol:
     epochs: int
 
 
-PROTOCOLS = {"course": Protocol("mean", 2, 24), "strict": Protocol("max", 1, 48)}
+PROTOCOLS = {"course": Protocol("mean", 2, 24), "strict": Protocol("max", 1, 64)}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Settings:
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
     batch_size: int = setting(128, "rows in a step", minimum=1)
-    epochs: int | None = setting(None, "passes over the training rows (course: 24, strict: 48)", minimum=1)
+    epochs: int | None = setting(None, "passes over the training rows (course: 24, strict: 64)", minimum=1)
     lr: float = setting(3e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int = setting(64, "width of the model", minimum=1, maximum=8192)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1, maximum=8192)

@@ -174,4 +174,4 @@ def test_few_values_are_close_and_distant():
     different = torch.tensor([len(set(row)) for row in rows.sequences.tolist()])
     assert different.max() <= 6 and different.float().mean() > 2.5
     steps = rows.part(rows.labels == 1).sequences.diff(dim=1)
-    assert ((steps > 0) & (steps <= 3)).any() and (steps > 60).any()
+    assert ((steps > 0) & (steps <= 8)).any() and (steps > 60).any()
