@@ -155,6 +155,6 @@ def _draw_belief(axes, results: dict) -> None:
 def answer(subject: Subject) -> dict:
     """Write carry/nines.json and .png."""
     results = subject.write("carry/nines.json", hard_cases(subject))
-    caption = "Left: right of 0 all answers are right. Right: is a digit found in the operands, or read off the answer so far?"
+    caption = "Left: right of 0 all is right. Right: is a digit found in the operands, or read off the answer so far?"
     draw(results, subject.output_dir / "carry/nines.png", subject.caption(caption))
     return results

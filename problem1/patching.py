@@ -282,6 +282,8 @@ def answer(subject: Subject) -> dict:
         },
     )
     folder = subject.output_dir / "carry"
+    for outdated in folder.glob("patching_*.png"):  # where nothing can be measured there is nothing to see
+        outdated.unlink()
     caption = "Dark: replacing this head alone brings the other sum's carry. ± half the 95% interval; · is below 0.5%."
     draw_heads(results, folder / "patching_heads.png", subject.caption(caption))
     caption = "One head replaced at one position: dark is where the carry is handed on."

@@ -276,7 +276,7 @@ def draw_examples(subject: Subject, examples: dict) -> None:
 
 
 def remove_outdated(output_dir: Path) -> None:
-    """The figures of the examples that earlier runs listed: they may show another model."""
+    """The figures that earlier runs listed: they may show another model, or heads that this one has not."""
     for listing in (output_dir / "examples/examples.json", output_dir / "examples/asked.json"):
         with contextlib.suppress(UserError, KeyError, TypeError):
             for record in read_json(listing, "")["examples"]:
@@ -284,6 +284,9 @@ def remove_outdated(output_dir: Path) -> None:
                 for folder in ("examples", "attention_patterns"):
                     (output_dir / folder / name).unlink(missing_ok=True)
             listing.unlink()
+    with contextlib.suppress(UserError, KeyError, TypeError):
+        for head in read_json(output_dir / "attention_patterns/patterns.json", "")["mean"]:
+            (output_dir / "attention_patterns" / Path(f"{head}.png").name).unlink(missing_ok=True)
 
 
 def answer_examples(subject: Subject, count: int, wrong_sums: list[str] = ()) -> dict:

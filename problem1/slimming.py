@@ -130,11 +130,14 @@ def in_words(pruning: dict, slimmed: dict) -> str:
 
 def answer(subject: Subject, pruning: dict) -> dict | None:
     """Write head_analysis/pruned.json and pruned_model.pth; nothing where the model cannot add."""
+    folder = subject.output_dir / "head_analysis"
+    for outdated in ("pruned.json", "pruned_model.pth"):  # of an earlier, perhaps another model
+        (folder / outdated).unlink(missing_ok=True)
     if not subject.meaningful:
         return None
     numbers, model = slim(subject, pruning)
     numbers["in_words"] = in_words(pruning, numbers)
     results = subject.write("head_analysis/pruned.json", numbers)
     content = {"kind": KIND, "settings": subject.settings, "model": model.state_dict()}
-    checkpoint.save(subject.output_dir / "head_analysis/pruned_model.pth", content)
+    checkpoint.save(folder / "pruned_model.pth", content)
     return results

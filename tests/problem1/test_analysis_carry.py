@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from problem1 import attention_shift, nines, patching, probes, specialization, story
-from problem1.dataset import carries, teacher_forced
+from problem1.dataset import carries, every_pair, teacher_forced
 from problem1.pairs import make_group
 from problem1.patterns import as_sums
 from problem1.subject import join, pick
@@ -99,6 +99,14 @@ def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(subject):
     share = carries(subject.rows["test"])[:, 1].double().mean().item()
     assert results["majority"][1] == pytest.approx(max(share, 1 - share), abs=0.02)
     assert torch.tensor(results["sides"]["decoder"]["control_held_out"]).max() < 0.75
+
+
+def test_no_pair_is_scored_that_a_probe_was_fitted_on():
+    for test in (analysis_models.rows()["test"], every_pair(1)):
+        fitted, scored = probes.held_out_pairs(test)
+        assert len(fitted) > 1 and len(scored) > 1
+        rows = {tuple(row) for row in fitted.sources.tolist()}
+        assert not any(tuple(row) in rows for row in scored.sources.tolist())
 
 
 def test_belief_tells_operands_from_written_digits(tmp_path):

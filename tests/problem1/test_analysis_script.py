@@ -125,6 +125,10 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
 
 
 def test_a_model_that_cannot_add_is_told_so_everywhere(script, data, tmp_path):
+    (tmp_path / "out/head_analysis").mkdir(parents=True)
+    (tmp_path / "out/carry").mkdir()
+    for name in ("head_analysis/pruned.json", "carry/patching_heads.png"):
+        (tmp_path / "out" / name).write_text("of an earlier model that could")
     stdout, out = run_whole(script, analysis_models.untrained(), data, tmp_path)
     assert stdout.count("WARNING") == 2 and "has not learned to add" in stdout
     for name in PROMISED:
@@ -140,7 +144,7 @@ def test_a_model_that_cannot_add_is_told_so_everywhere(script, data, tmp_path):
     assert read(out, "head_analysis/pruning_curve.json")["dispensable"] is None
     habits = read(out, "head_analysis/head_specialization.json")["heads"]
     assert all(entry["description"] is None for entry in habits.values())
-    assert not (out / "head_analysis/pruned.json").exists()
+    assert not (out / "head_analysis/pruned.json").exists() and not (out / "carry/patching_heads.png").exists()
     assert (out / "carry/summary.txt").read_text().startswith("This model answers only")
     assert pngs_are_whole(out) > 10
 
