@@ -106,8 +106,10 @@ def ranking_text(results: dict) -> str:
         alone = {kind: len(results["harmless_alone"][kind]) for kind in KINDS}
         lines += [
             "",
+            "computes: what it says of this sum is needed.  constant: only what it says whatever the sum is needed.",
+            "not needed alone: it does nothing, or others can stand in for it.",
             f"Alone, {alone['zero']} of {len(results['heads'])} heads cost less than one point under zero, "
-            f"{alone['mean']} under mean. That many cannot go together: see pruning_curve.json.",
+            f"{alone['mean']} under mean. How many can go together is another question: see pruning_curve.json.",
         ]
     return "\n".join(lines) + "\n"
 
