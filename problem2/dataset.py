@@ -139,12 +139,12 @@ def draw(
 
 
 def few_values(size: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """[size, width] at random out of three values (in half of the rows between random bounds) and three more, each
+    """[size, width] at random out of three values (in half of the rows above or below a random bound) and three more, each
     close to one of them."""
-    bounds = torch.randint(LARGEST + 1, (size, 2, 1, 1), generator=generator).sort(1).values
-    bounds[: size // 2] = torch.tensor([0, LARGEST])[:, None, None]
-    low, high = bounds.unbind(1)
-    apart = low + (torch.rand(size, 3, 1, generator=generator) * (high - low + 1)).long()
+    low = torch.randint(LARGEST + 1, (size, 1, 1), generator=generator)
+    low[: size // 2] = 0
+    apart = low + (torch.rand(size, 3, 1, generator=generator) * (LARGEST + 1 - low)).long()
+    apart[::2] = LARGEST - apart[::2]  # as many rows with an upper bound as with a lower one
     close = apart + torch.randint(-8, 9, (size, 3, 1), generator=generator)
     palettes = torch.cat([apart, close.clamp(0, LARGEST)], 2).flatten(1)
     count = torch.randint(2, 7, (size, 1), generator=generator)
@@ -187,12 +187,12 @@ def draw_instead(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tu
     """For the strict protocol: as many fresh rows of both kinds, as long as the batch's.
 
     Short rows of evenly spread values never show neighbours that many pairs of other rows would have: in long rows
-    they differ by 1 or not at all, and in some rows by nearly 99. So half of the rows have few different values, with
+    they differ by 1 or not at all, and in some rows by nearly 99. So most rows have few different values, with
     large steps and many ties, and half of all are put in bands, most of them narrow.
     """
     sequences, labels = batch
     lengths = (sequences != PAD).sum(1)
-    rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator, runs=0.25, few=0.5)
+    rows = draw(len(labels), int(lengths.min()), sequences.shape[1], generator, runs=0.25, few=0.6)
     narrow = torch.rand(len(labels), 1, generator=generator) < 0.5
     changed = torch.where(narrow, relabel(rows.sequences, generator, NARROWING), rows.sequences)
     return changed.to(sequences.device), rows.labels.to(sequences.device)
