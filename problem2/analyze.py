@@ -35,6 +35,7 @@ class Settings:
     )
     batch_size: int = setting(512, "sequences at once (fewer of long ones, by themselves)", minimum=1)
     test_lengths: tuple[int, ...] = setting((32, 64, 128, 256), "lengths to be asked at", minimum=2, maximum=20_000)
+    rows: int | None = setting(None, "rows of each set (left out: all to length 256, then fewer)", minimum=1)
     sequence: tuple[int, ...] = setting((), "only answer this sequence of values from 0 to 99", metavar="VALUE")
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
 
@@ -80,7 +81,7 @@ def analyse(models: dict, settings: Settings, folder: Path, device, origin: dict
     """The table of contents: each block one question, one file of numbers, one figure drawn from it."""
     lengths, batch = settings.test_lengths, settings.batch_size
     in_range = load_or_generate(settings.data_dir)["test"]
-    sets = extrapolation.test_sets(settings.data_dir, lengths, in_range)
+    sets = extrapolation.test_sets(settings.data_dir, lengths, in_range, settings.rows)
     study = settings.results_dir / "study" / "study.json"
 
     print("How well was each scheme trained?")

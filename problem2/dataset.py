@@ -139,8 +139,8 @@ def draw(
 
 
 def few_values(size: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """[size, width] at random out of three values (in half of the rows above or below a random bound) and three more, each
-    close to one of them."""
+    """[size, width] at random out of three values, in half of the rows all above or below a random bound, and three
+    more, each close to one of those."""
     low = torch.randint(LARGEST + 1, (size, 1, 1), generator=generator)
     low[: size // 2] = 0
     apart = low + (torch.rand(size, 3, 1, generator=generator) * (LARGEST + 1 - low)).long()

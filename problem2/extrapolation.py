@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 from lab import figures
 from lab.statistics import wilson
 from problem2.dataset import Rows, load_test_set
+from problem2.generate_data import TEST_ROWS
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import SCHEMES
 
@@ -61,13 +62,18 @@ def measure(model: SortingClassifier, sets: dict[str, Rows], batch_size: int = 5
     return {name: judge(margins(model, rows.sequences, batch_size), rows.labels) for name, rows in sets.items()}
 
 
-def test_sets(data_dir: Path, lengths, in_range: Rows, most: dict[int, int] | None = None) -> dict[str, Rows]:
-    """The in-range test rows, and both kinds of longer sets; of length L at most `most[L]` rows."""
+def rows_asked(length: int) -> int:
+    """How many rows of a test set are asked if nothing else is said: all of them up to length 256, then fewer."""
+    return TEST_ROWS if length <= 256 else max(50, 100 * 1024 // length)
+
+
+def test_sets(data_dir: Path, lengths, in_range: Rows, rows: int | None = None) -> dict[str, Rows]:
+    """The in-range test rows, and both kinds of longer sets; of each at most `rows` (left out: see rows_asked)."""
     sets = {"test": in_range}
     for kind, its in (("extrapolation", lengths), ("adjacent", [16, *lengths])):
         for length in dict.fromkeys(its):
-            rows = load_test_set(data_dir, kind, length)
-            sets[f"{kind}/{length}"] = rows.part(slice((most or {}).get(length)))
+            whole = load_test_set(data_dir, kind, length)
+            sets[f"{kind}/{length}"] = whole.part(slice(rows or rows_asked(length)))
     return sets
 
 

@@ -203,3 +203,7 @@ def test_seeds_are_summed_up():
     cell = summary["sets"]["test"]
     assert summary["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
     assert (cell["min"], cell["max"]) == (0.5, 1.0) and abs(cell["sd"] - 0.2645751) < 1e-6
+
+
+def test_long_sets_are_asked_in_part():
+    assert [extrapolation.rows_asked(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]
