@@ -165,9 +165,7 @@ def draw_bars(details: dict, path: Path, lengths=(32, 64, 128, 256)) -> None:
     axes.set(ylabel="share of right answers", ylim=(0, 1.02))
     shades = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
     axes.legend(shades, [f"length {length}" for length in lengths], loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figures.save(
-        figure, path, "The course's longer test sets, 500 rows each. Hatched: one answer to everything (collapsed)."
-    )
+    figures.save(figure, path, "The course's longer test sets. Hatched: one answer to everything (collapsed).")
 
 
 def as_table(details: dict, lengths) -> str:
