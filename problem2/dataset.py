@@ -139,15 +139,15 @@ def draw(
 
 
 def few_values(size: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """[size, width] at random out of three values, in half of the rows all above or below a random bound, and three
-    more, each close to one of those."""
+    """[size, width] at random out of three values, in half of the rows all above or below a random bound, and two
+    more close to each of them."""
     low = torch.randint(LARGEST + 1, (size, 1, 1), generator=generator)
     low[: size // 2] = 0
     apart = low + (torch.rand(size, 3, 1, generator=generator) * (LARGEST + 1 - low)).long()
     apart[::2] = LARGEST - apart[::2]  # as many rows with an upper bound as with a lower one
-    close = apart + torch.randint(-8, 9, (size, 3, 1), generator=generator)
+    close = apart + torch.randint(-6, 7, (size, 3, 2), generator=generator)
     palettes = torch.cat([apart, close.clamp(0, LARGEST)], 2).flatten(1)
-    count = torch.randint(2, 7, (size, 1), generator=generator)
+    count = torch.randint(2, 10, (size, 1), generator=generator)
     return palettes.gather(1, (torch.rand(size, width, generator=generator) * count).long())
 
 
