@@ -23,7 +23,8 @@ def sum_up(runs: list[dict]) -> dict:
 
 def _one_scheme(runs: list[dict]) -> dict:
     runs = sorted(runs, key=lambda run: run["seed"])
-    sets = {name: _spread([run["sets"][name] for run in runs]) for name in runs[0]["sets"]}
+    common = [name for name in runs[0]["sets"] if all(name in run["sets"] for run in runs)]
+    sets = {name: _spread([run["sets"][name] for run in runs]) for name in common}
     causes = {
         kind: {name: _spread([run["mechanism"]["causes"][kind][name] for run in runs]) for name in CONDITIONS}
         for kind in ("extrapolation", "adjacent")
