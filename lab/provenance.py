@@ -4,6 +4,7 @@ import ast
 import hashlib
 import platform
 import sys
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -31,7 +32,13 @@ def code() -> dict[str, str]:
     """{"problem1/model.py": digest, …} for every loaded module of this repository that decides numbers."""
     files = {Path(module.__file__).resolve() for module in list(sys.modules.values()) if _is_ours(module)}
     names = {path.relative_to(ROOT).as_posix(): path for path in sorted(files)}
-    return {name: code_digest(path) for name, path in names.items() if name not in AROUND}
+    return {name: _digest_at_first(path) for name, path in names.items() if name not in AROUND}
+
+
+@cache
+def _digest_at_first(path: Path) -> str:
+    """The digest when this process first asked: a module edited while it runs still is what it was."""
+    return code_digest(path)
 
 
 def _is_ours(module) -> bool:

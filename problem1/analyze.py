@@ -13,6 +13,7 @@ Reads results/best_model.pth and the data; writes, all in results/:
     carry/                 how the carry travels: patching, probes, the hard case, and summary.txt in plain words
 """
 
+import runpy
 import sys
 import time
 from dataclasses import dataclass
@@ -20,9 +21,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from lab.settings import as_plain, parse, peek, run, setting
+
+if __name__ == "__main__" and peek("task") == "text":  # another task, in a room of its own
+    runpy.run_path(str(Path(__file__).resolve().parent / "text" / "analyze.py"), run_name="__main__")
+    sys.exit()
+
 from lab import parallel
 from lab.files import UserError, only_one
-from lab.settings import as_plain, parse, peek, run, setting
 from problem1 import (
     ablation,
     attention_shift,
@@ -117,9 +123,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    if peek("task") == "text":
-        from problem1.text import analyze as text
-
-        run(lambda: text.main(parse(text.Settings, text.__doc__)))
-    else:
-        run(lambda: main(parse(Settings, __doc__)))
+    run(lambda: main(parse(Settings, __doc__)))

@@ -9,6 +9,7 @@
 Accuracy is exact match: the whole answer right, first digit included.
 """
 
+import runpy
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from lab.settings import as_plain, from_plain, parse, peek, run, setting
+
+if __name__ == "__main__" and peek("task") == "text":  # another task, in a room of its own
+    runpy.run_path(str(Path(__file__).resolve().parent / "text" / "train.py"), run_name="__main__")
+    sys.exit()
+
 from lab import checkpoint, parallel
 from lab.files import UserError
-from lab.settings import as_plain, from_plain, parse, peek, run, setting
 from lab.training import Recipe, Task, evaluate, train
 from problem1.dataset import VOCAB_SIZE, load_or_generate, score, seen_in, swap_columns
 from problem1.model import Seq2SeqTransformer
@@ -110,9 +116,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    if peek("task") == "text":
-        from problem1.text import train as text
-
-        run(lambda: text.main(parse(text.Settings, text.__doc__)))
-    else:
-        run(lambda: main(parse(Settings, __doc__)))
+    run(lambda: main(parse(Settings, __doc__)))
