@@ -130,6 +130,7 @@ def draw(
     values = values.masked_fill(padding, PAD)
     two_runs = sort_in_two(values, lengths, generator)
     values = values.sort(1).values
+    values = torch.where(few_rows, step_at_the_ends(values, lengths, generator), values)
     mild = swap_neighbours(values, generator)
     rough = shuffle_some(values, lengths, generator)
     kind = 2 * torch.rand(size, 1, generator=generator) - 1  # below 0: sorted
@@ -149,6 +150,16 @@ def few_values(size: int, width: int, generator: torch.Generator | None = None) 
     palettes = torch.cat([apart, close.clamp(0, LARGEST)], 2).flatten(1)
     count = torch.randint(2, 10, (size, 1), generator=generator)
     return palettes.gather(1, (torch.rand(size, width, generator=generator) * count).long())
+
+
+def step_at_the_ends(values: Tensor, lengths: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Sorted [N, T] with, in a quarter of the rows each, the first value lowered or the last one raised at random."""
+    chances = torch.rand(len(values), 4, generator=generator)
+    first, last = values[:, :1], values.gather(1, lengths - 1)
+    lowered = (chances[:, :1] * (first + 1)).long()
+    raised = last + (chances[:, 1:2] * (LARGEST + 1 - last)).long()
+    values = values.scatter(1, lengths - 1, torch.where(chances[:, 2:3] < 0.25, raised, last))
+    return torch.cat([torch.where(chances[:, 3:] < 0.25, lowered, first), values[:, 1:]], 1)
 
 
 def sort_in_two(values: Tensor, lengths: Tensor, generator: torch.Generator | None = None) -> Tensor:
