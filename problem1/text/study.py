@@ -6,7 +6,8 @@
 Same rows, width, layers and steps for all; `places` of every seed is put to the proof as well. Two longer runs give
 the classic schemes twice the layers and five times the steps, so that nobody need wonder whether they lacked time.
 Writes results/text/length_generalisation.json and .png, and each run's log to results/text/seeds/. A run that is
-there with the same settings is not repeated: remove its folder to have it again.
+there with the same settings is not trained again (remove its folder to have that), and measured again only when the
+code that measures it has changed.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.figures import COLOURS, LINES, MARKS, plt, save
 from lab.files import read_json, write_json
-from lab.provenance import provenance
+from lab.provenance import code_digest, provenance
 from lab.settings import as_plain, parse, run, setting
 from problem1.text import train
 from problem1.text.dataset import MAX_CHARACTERS, load_or_generate
@@ -34,6 +35,8 @@ from problem1.text.proof import prove
 RESULTS = train.PROBLEM / "results" / "text"
 CLASSIC = ("sinusoidal", "learned", "none")
 ORDERS = ("reversed", "plain")
+HERE = Path(__file__).resolve().parent
+MEASURED_BY = [HERE / f"{name}.py" for name in ("lengths", "proof", "situations", "places", "model", "dataset")]
 KINDS = {"random": "random operands", "chain": "a carry through every digit"}
 
 
@@ -74,7 +77,8 @@ def one_run(job: tuple[str, train.Settings, int]) -> dict:
     log_path, measured_path = settings.output_dir / "training_log.json", settings.output_dir / "measured.json"
     log, measured = (read_json(path, "remove it.") if path.exists() else {} for path in (log_path, measured_path))
     trained = all(log.get("config", {}).get(name) == value for name, value in as_plain(settings).items())
-    if trained and (measured.get("samples"), measured.get("test_loss")) == (samples, log["test_loss"]):
+    stamp = {"samples": samples, "measured_by": {path.name: code_digest(path) for path in MEASURED_BY}}
+    if trained and {"test_loss": log["test_loss"], **stamp}.items() <= measured.items():
         return measured
     if not trained or not (settings.output_dir / "best_model.pth").exists():
         with contextlib.redirect_stdout(io.StringIO()):
@@ -83,7 +87,7 @@ def one_run(job: tuple[str, train.Settings, int]) -> dict:
     model, _ = train.load_model(settings.output_dir / "best_model.pth")
     measured = {
         "name": name,
-        "samples": samples,
+        **stamp,
         "test_loss": log["test_loss"],
         "scheme": settings.scheme,
         "order": settings.order,
