@@ -30,11 +30,12 @@ def scaled_dot_product_attention(
         scores = scores + bias
     if mask is None:
         weights = torch.softmax(scores, dim=-1)
-    else:
-        forbidden = mask == 0
-        scores = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
-        # The second fill matters only where everything is forbidden: there softmax is uniform.
-        weights = torch.softmax(scores, dim=-1).masked_fill(forbidden, 0.0)
+        return weights @ V, weights
+    forbidden = mask == 0
+    scores = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
+    weights = torch.softmax(scores, dim=-1)
+    if forbidden.all(-1).any():  # where everything is forbidden softmax is uniform, not zero
+        weights = weights.masked_fill(forbidden, 0.0)
     return weights @ V, weights
 
 

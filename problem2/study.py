@@ -71,7 +71,9 @@ def train_and_measure(settings: Settings) -> None:
     )
     where = where / wanted.encoding[0]
     if not (where / "training_log.json").exists():
-        subprocess.run([sys.executable, str(HERE / "train.py"), *as_flags(wanted)], check=True)
+        done = subprocess.run([sys.executable, str(HERE / "train.py"), *as_flags(wanted)])
+        if done.returncode:
+            raise UserError(f"{where} was not trained: the lines above say why.")
     if (where / "measured.json").exists():
         return
     model = train.load_trained(where / "best_model.pth")
