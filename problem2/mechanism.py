@@ -169,7 +169,7 @@ def neighbour_attention(model: SortingClassifier, sets: dict[int, Rows], rows: i
     return {"lengths": lengths, "heads": heads, "best": best}
 
 
-def test_sets(data_dir: Path, rows: int = 200) -> dict[str, dict[int, Rows]]:
+def test_sets(data_dir: Path, rows: int = 100) -> dict[str, dict[int, Rows]]:
     """The first rows of the test sets that the experiments use, by kind and length."""
     return {
         kind: {length: load_test_set(data_dir, kind, length).part(slice(rows)) for length in lengths}
@@ -177,7 +177,7 @@ def test_sets(data_dir: Path, rows: int = 200) -> dict[str, dict[int, Rows]]:
     }
 
 
-def measure(model: SortingClassifier, data_dir: Path, batch_size: int = 512, rows: int = 200) -> dict:
+def measure(model: SortingClassifier, data_dir: Path, batch_size: int = 512, rows: int = 100) -> dict:
     """Both experiments on one model: what mechanism.json holds for a scheme."""
     sets = test_sets(data_dir, rows)
     return {

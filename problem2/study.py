@@ -82,7 +82,7 @@ def train_and_measure(settings: Settings) -> None:
     sets = extrapolation.test_sets(settings.data_dir, lengths, rows)
     report = {"encoding": variant, "protocol": protocol, "seed": seed}
     report["sets"] = extrapolation.measure(model, sets)
-    report["mechanism"] = mechanism.measure(model, settings.data_dir, rows=100)
+    report["mechanism"] = mechanism.measure(model, settings.data_dir)
     report["proof"] = proof.prove(model)
     write_json(where / "measured.json", report | provenance())
     inside = report["sets"]["test"]["accuracy"]
