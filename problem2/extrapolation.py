@@ -39,8 +39,8 @@ def judge(margin: Tensor, labels: Tensor) -> dict:
     """Numbers of one model on one test set, from its margins [N] and the labels [N]."""
     said_sorted = margin > 0
     right = said_sorted == labels.bool()
-    share = said_sorted.float().mean().item()
-    report = {"rows": len(labels), "accuracy": right.float().mean().item()}
+    share = said_sorted.double().mean().item()
+    report = {"rows": len(labels), "accuracy": right.double().mean().item()}
     report["interval"] = list(wilson(int(right.sum()), len(right)))
     for name, chosen in (("sorted", labels == 1), ("unsorted", labels == 0)):
         count, hits = int(chosen.sum()), int(right[chosen].sum())
