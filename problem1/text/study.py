@@ -3,8 +3,8 @@
     python problem1/text/study.py                # 5 seeds of places, 3 of each classic scheme in both orders
     python problem1/text/study.py --jobs 4       # four runs side by side, one thread each
 
-Same rows, width, layers and steps for all; `places` of every seed is put to the proof as well. Two longer runs give
-the classic schemes twice the layers and five times the steps, so that nobody need wonder whether they lacked time.
+Same rows, width, layers and steps for all; `places` of every seed is put to the proof as well. With --longer-seeds 1
+sinusoidal and learned are trained once more with twice the layers and five times the steps (about ten minutes each).
 Writes results/text/length_generalisation.json and .png, and each run's log to results/text/seeds/. A run that is
 there with the same settings is not trained again (remove its folder to have that), and measured again only when the
 code that measures it has changed.
@@ -44,7 +44,7 @@ KINDS = {"random": "random operands", "chain": "a carry through every digit"}
 class Settings:
     seeds: int = setting(5, "seeds of places: 0, 1, …", minimum=1)
     classic_seeds: int = setting(3, "seeds of each classic scheme in each order", minimum=0)
-    longer_seeds: int = setting(1, "seeds of the longer runs of sinusoidal and learned", minimum=0)
+    longer_seeds: int = setting(0, "seeds of the longer runs of sinusoidal and learned", minimum=0)
     epochs: int = setting(train.Settings.epochs, "epochs of every run (the longer ones: five times as many)", minimum=1)
     samples: int = setting(1000, "most sums asked at each length, of each kind", minimum=1)
     jobs: int = setting(2, "runs at the same time, one thread each", minimum=1, maximum=256)
