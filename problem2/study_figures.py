@@ -43,8 +43,10 @@ def draw_curves(summary: dict, path: Path) -> None:
 def draw_causes(summary: dict, path: Path) -> None:
     """Mean accuracy over seeds under each condition: the course's negatives under its protocol, mild under strict."""
     shown = [(p, k) for p, k in (("course", "extrapolation"), ("strict", "adjacent")) if p in summary]
-    rows = sum(len(summary[protocol]) for protocol, _ in shown)
-    figure, panels = plt.subplots(len(shown), 1, figsize=(11, 2.4 + 0.42 * rows), squeeze=False)
+    sizes = [2 + len(summary[protocol]) for protocol, _ in shown]  # in lines of text
+    figure, panels = plt.subplots(
+        len(shown), 1, figsize=(11, 0.8 + 0.44 * sum(sizes)), squeeze=False, height_ratios=sizes
+    )
     for (protocol, kind), axes in zip(shown, panels[:, 0], strict=True):
         cells = {
             name: {
