@@ -198,7 +198,13 @@ def main(settings: Settings) -> None:
         "heads_by_seed": mistakes.heads_by_seed(ROOT / "problem1/results/seeds", sums["test"]),
         "first_digit_given": mistakes.given_first_digit(digits, sums, None),
         "first_digit_given_and_0_ignored": mistakes.given_first_digit(digits, sums, 0),
-        "post_norm": {name: mistakes.post_norm(replace(order, encoding=(name,))) for name in ("sinusoidal", "learned")},
+        "never_learns": {
+            mistake: {
+                name: mistakes.faulty_sorting(replace(order, encoding=(name,)), mistake)
+                for name in ("sinusoidal", "learned")
+            }
+            for mistake in mistakes.MISTAKES_IN_SORTING
+        },
     }
     rows = table(found)
     path = settings.output_dir / "contradictions.json"

@@ -211,6 +211,7 @@ MISTAKES_IN_SORTING = {"post_norm_without_warm_up": post_norm, "values_drown_pos
 
 def faulty_sorting(settings: sorting.Settings, mistake: str) -> dict:
     """The sound recipe of problem 2 at a learning rate of 1e-3, with one mistake."""
+    settings = sorting.with_defaults(settings)
     rows = load_or_generate(settings.data_dir)
     torch.manual_seed(settings.seed)
     model = sorting.build(settings)
