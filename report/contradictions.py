@@ -32,6 +32,7 @@ class Settings:
     work_dir: Path = setting(HERE / "runs", "folder of the faulty trainings", metavar="DIR")
     epochs: int = setting(0, "passes of each faulty training; 0: as many as the sound recipe", minimum=0)
     seed: int = setting(641, "seed of the faulty trainings", minimum=0)
+    table_only: bool = setting(False, "train nothing: the table anew from the last numbers")
 
 
 # --- the table ---------------------------------------------------------------------------------------------------
@@ -107,7 +108,12 @@ def table(found: dict) -> list[dict]:
         2,
         "learned 0.546/0.486/0.482/0.488, sinusoidal 0.454/0.514/0.518/0.512",
         "predicted exactly",
-        "A constant answer. In the course's test files the two classes have exactly these shares.",
+        "A constant answer: in the course's test files the two classes have exactly these shares. "
+        + (
+            "It need not come of a model that never trained: ours, sound in range, give one answer for all beyond it."
+            if _lengths(far["learned"]) in map(_lengths, shares.values())
+            else ""
+        ),
         f"always 'sorted': {_lengths(shares['always_sorted'])}; "
         f"always 'unsorted': {_lengths(shares['always_unsorted'])}",
         f"learned {_lengths(far['learned'])}, sinusoidal {_lengths(far['sinusoidal'])}",
@@ -180,7 +186,8 @@ def sound_results() -> dict:
     }
 
 
-def main(settings: Settings) -> None:
+def experiments(settings: Settings) -> dict:
+    """Every mistake made and measured."""
     sums = problem1.dataset.load_or_generate(addition.Settings().data_dir)
     problem2.dataset.load_or_generate(sorting.Settings().data_dir)
     model = addition.load_model(ROOT / "problem1/results/best_model.pth")[0]
@@ -188,8 +195,7 @@ def main(settings: Settings) -> None:
         {"epochs": settings.epochs} if settings.epochs else {}
     )
     digits, order = addition.Settings(**common), sorting.Settings(**common, lr=1e-3)
-    found = {
-        "sound": sound_results(),
+    return {
         "predicted": {
             "addition": mistakes.predicted_for_addition(sums["test"]),
             "sorting": mistakes.predicted_for_sorting(order.data_dir),
@@ -206,9 +212,15 @@ def main(settings: Settings) -> None:
             for mistake in mistakes.MISTAKES_IN_SORTING
         },
     }
-    rows = table(found)
+
+
+def main(settings: Settings) -> None:
     path = settings.output_dir / "contradictions.json"
-    write_json(path, {"table": rows, **found, "config": as_plain(settings), **provenance()})
+    remedy = "run report/contradictions.py without --table-only."
+    found = read_json(path, remedy) if settings.table_only else experiments(settings)
+    found |= {"sound": sound_results()}
+    rows = table(found)
+    write_json(path, found | {"table": rows, "config": as_plain(settings), **provenance()})
     for row in rows:
         print(f"\nproblem {row['problem']}, published: {row['published']}\n  {row['verdict']}: {row['cause']}")
         print(f"  with the cause: {row['with_cause']}\n  without it: {row['without_cause']}")
