@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lab.heads import HeadTap, zero
-from problem1.attention import MultiHeadAttention, create_causal_mask
+from problem1.attention import create_causal_mask
 from problem1.dataset import START, VOCAB_SIZE, Sums, encode_mixed, every_pair, score
 from problem1.model import DecoderLayer, EncoderLayer, FeedForward, PositionalEncoding, Seq2SeqTransformer
+from tests.problem1.test_attention import copy_attention
 
 D, HEADS, FF = 24, 3, 40
 tokens = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=9)
@@ -29,19 +30,6 @@ def small_model(seed=0, layers=2) -> Seq2SeqTransformer:
         if parameter.ndim > 1:
             nn.init.normal_(parameter, std=0.25)
     return model.eval()
-
-
-def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    with torch.no_grad():
-        for projection, weight, bias in zip(
-            (ours.query, ours.key, ours.value),
-            theirs.in_proj_weight.chunk(3),
-            theirs.in_proj_bias.chunk(3),
-            strict=True,
-        ):
-            projection.weight.copy_(weight)
-            projection.bias.copy_(bias)
-        ours.output.load_state_dict(theirs.out_proj.state_dict())
 
 
 def copy_feed_forward(ours: FeedForward, theirs) -> None:
