@@ -128,6 +128,8 @@ def test_ctrl_c_says_how_to_go_on(data, undisturbed, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         env={**one_thread(), "PYTHONUNBUFFERED": "1"},
+        # A suite that was itself started in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for line in process.stdout:
         if line.startswith("epoch   2/"):
