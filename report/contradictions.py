@@ -85,7 +85,9 @@ def table(found: dict) -> list[dict]:
     row(
         1,
         "every head redundant, each costs 0.0005 to 0.001: '87.5% prunable'",
-        _verdict(axes["largest_drop"]["one_number"] < 0.05 < axes["largest_drop"]["columns"]),
+        "compatible"
+        if axes["largest_drop"]["one_number"] < 0.05 < axes["largest_drop"]["columns"]
+        else "not reproduced",
         "The head's index is applied to the wrong axis: one number of the output is zeroed, not the head's columns.",
         f"largest drop {100 * axes['largest_drop']['one_number']:.2f} points, "
         f"{axes['prunable']['one_number']} of {axes['heads']} heads 'prunable'; rows of the projection instead: "
