@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from PIL import Image
 
 from lab.files import write_bytes
 
@@ -45,7 +46,14 @@ def save(figure, path: Path, caption: str | None = None) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     plt.close(figure)
-    write_bytes(path, buffer.getvalue())
+    write_bytes(path, in_few_colours(buffer.getvalue()))
+
+
+def in_few_colours(png: bytes) -> bytes:
+    """The same picture with at most 256 colours: a third of the bytes, and no eye sees it."""
+    small = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(256).save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def heatmap(

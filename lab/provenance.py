@@ -13,7 +13,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 # They read, write and draw, but decide no number.
-AROUND = {f"lab/{name}.py" for name in ("checkpoint", "figures", "files", "provenance", "settings")}
+AROUND = {f"lab/{name}.py" for name in ("checkpoint", "figures", "files", "provenance", "readme", "settings")}
 
 
 def code_digest(path: Path) -> str:
@@ -67,6 +67,11 @@ def provenance(device: torch.device | str = "cpu") -> dict:
 
 def changed_code(recorded: dict[str, str]) -> list[str]:
     """The modules among `recorded` (a `code()` of earlier) that are gone or do something else by now."""
-    return [
-        name for name, digest in recorded.items() if not (ROOT / name).is_file() or code_digest(ROOT / name) != digest
-    ]
+    return [name for name, digest in recorded.items() if not _still(name, digest)]
+
+
+def _still(name: str, digest: str) -> bool:
+    try:
+        return (ROOT / name).is_file() and code_digest(ROOT / name) == digest
+    except (OSError, ValueError, SyntaxError):  # not a name that a module can have, or no Python any more
+        return False

@@ -48,7 +48,10 @@ def check(name: str) -> None:
         raise UserError(f"{name}, which the report reads, does not exist: {remedy}")
     if path.suffix == ".json":
         content = read_json(path, remedy)
-        changed = changed_code(content.get("code", {})) if isinstance(content, dict) else []
+        recorded = content.get("code", {}) if isinstance(content, dict) else {}
+        if not isinstance(recorded, dict):
+            raise UserError(f"{name} does not say which code made it as these scripts do: {remedy}")
+        changed = changed_code(recorded)
         if changed:
             raise UserError(f"{name} is out of date, {changed[0]} has changed since: {remedy}")
 
