@@ -13,7 +13,7 @@ P1_TRAINING := $(addprefix problem1/,dataset.py attention.py model.py train.py) 
 TEXT_TRAINING := problem1/attention.py $(addprefix problem1/text/,dataset.py model.py places.py train.py) $(LAB)
 P2_TRAINING := $(addprefix problem2/,dataset.py attention.py positional_encoding.py model.py train.py) $(LAB)
 
-.PHONY: all problem1 text problem2 report grade seeds study contradictions bench test clean help
+.PHONY: all problem1 text problem2 report grade seeds study contradictions bench campaign test clean help
 .DELETE_ON_ERROR:
 
 all: problem1 text problem2 report  ## everything below but the longer studies
@@ -96,6 +96,9 @@ report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.
 
 bench: | $(VENV)/ready-dev  ## speed beside what people would use instead; leave the machine alone meanwhile (half an hour)
 	$(PY) benchmarks/bench.py
+
+campaign: | $(VENV)/ready-dev  ## kills, full disks and rubbish files against every script (a quarter of an hour)
+	$(PY) benchmarks/campaign.py
 
 grade: | $(VENV)/ready  ## these results against what is expected; others: python -m lab.grade FOLDER
 	$(PY) -m lab.grade

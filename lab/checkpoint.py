@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lab.files import UserError, read_bytes, write_bytes
+from lab.files import UserError, read_bytes, shown, write_bytes
 
 REMEDY = "run train.py first, or name another file with --model-path."
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def save(path: Path, content: dict) -> None:
@@ -44,10 +45,31 @@ def load(path: Path, kind: str) -> dict:
     if not isinstance(loaded, dict) or not isinstance(loaded.get("kind"), str):
         raise UserError(f"{path} is a PyTorch file but not a checkpoint of this project: {REMEDY}")
     if loaded["kind"] != kind:
-        raise UserError(f"{path} is a checkpoint of {loaded['kind']}, not of {kind}: {REMEDY}")
+        raise UserError(f"{path} is a checkpoint of {shown(loaded['kind'])}, not of {kind}: {REMEDY}")
     if not isinstance(loaded.get("settings"), dict) or not isinstance(loaded.get("model"), dict):
         raise UserError(f"{path} lacks its settings or its weights: {REMEDY}")
+    if not _is_plain(loaded["settings"]):
+        raise UserError(f"{path} holds settings that no script of this project writes: {REMEDY}")
     return loaded
+
+
+def _is_plain(value) -> bool:
+    """Whether settings are such as `as_plain` writes: few and short values, that can be compared and printed."""
+    waiting, seen = [(value, 0)], 0
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if seen > 10_000 or depth > 4:
+            return False
+        if isinstance(value, dict):
+            if not all(isinstance(key, str) for key in value):
+                return False
+            waiting += [(item, depth + 1) for item in value.values()]
+        elif isinstance(value, list | tuple):
+            waiting += [(item, depth + 1) for item in value]
+        elif not isinstance(value, bool | int | float | str | None) or (type(value) is int and abs(value) >> 1024):
+            return False
+    return True
 
 
 def rebuild(build: Callable[[], nn.Module], weights: dict, where: Path | str) -> nn.Module:
@@ -57,7 +79,7 @@ def rebuild(build: Callable[[], nn.Module], weights: dict, where: Path | str) ->
     """
     with torch.device("meta"):
         expected = build().state_dict()
-    odd = sorted(set(expected) ^ set(weights), key=str)
+    odd = sorted(shown(name) for name in set(expected) ^ set(weights))
     if odd:
         raise UserError(f"{where} was made by another model: {odd[0]} stands in only one of the two; {REMEDY}")
     for name, tensor in weights.items():
@@ -68,7 +90,8 @@ def rebuild(build: Callable[[], nn.Module], weights: dict, where: Path | str) ->
                 f"instead of {tuple(expected[name].shape)}; {REMEDY}"
             )
         claimed = tensor.numel() * tensor.element_size()
-        if not tensor.dtype.is_floating_point or tensor.untyped_storage().nbytes() < claimed:
+        ordinary = tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.dtype in FLOATS
+        if not ordinary or tensor.untyped_storage().nbytes() < claimed:
             raise UserError(f"{where}: {name} is not an ordinary tensor of floats; {REMEDY}")
         if not torch.isfinite(tensor).all():
             raise UserError(f"{where}: {name} holds numbers that are not finite; {REMEDY}")

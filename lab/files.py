@@ -1,8 +1,10 @@
 """Files on disk: read with a clear refusal, written whole or not at all."""
 
 import contextlib
+import errno
 import json
 import os
+import stat
 from pathlib import Path
 
 
@@ -10,10 +12,21 @@ class UserError(Exception):
     """Something the user can mend: one sentence that names the file, the place and the remedy (exit code 2)."""
 
 
+def shown(text: object, longest: int = 120) -> str:
+    """Any text for a terminal and for JSON: one line, no control characters, not too long."""
+    plain = "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in str(text)
+    )
+    return plain if len(plain) <= longest else plain[: longest - 1] + "…"
+
+
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside, flush to disk, rename: whoever looks sees the old file or the new one, never a part."""
+    """Write beside, flush to disk, rename: whoever looks sees the old file or the new one, never a part.
+
+    Each process writes beside under a name of its own, so that two which write the same file at once cannot mix.
+    """
     path = Path(path)
-    beside = path.with_name(f".{path.name}.tmp")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -22,6 +35,8 @@ def write_bytes(path: Path, content: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path)
+            with contextlib.suppress(OSError):
+                _forget_the_dead(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 beside.unlink()
@@ -31,6 +46,22 @@ def write_bytes(path: Path, content: bytes) -> None:
             f"{path} cannot be written ({error.strerror or error}): free some space, mend the permissions "
             "or choose another folder with --output-dir."
         ) from None
+
+
+def _forget_the_dead(path: Path) -> None:
+    """Remove what processes that were killed while they wrote `path` left beside it."""
+    if os.name != "posix":  # elsewhere there is no harmless way to ask whether a process lives
+        return
+    start, end = f".{path.name}.", ".tmp"
+    for name in os.listdir(path.parent):
+        number = name[len(start) : -len(end)]
+        if name.startswith(start) and name.endswith(end) and number.isascii() and number.isdigit():
+            try:
+                os.kill(int(number), 0)  # sends nothing, only asks
+            except ProcessLookupError:
+                path.with_name(name).unlink(missing_ok=True)
+            except (PermissionError, OverflowError):  # it lives and is somebody else's, or is no process at all
+                pass
 
 
 def write_text(path: Path, text: str) -> None:
@@ -59,7 +90,11 @@ def _pretty(value, indent: str = "") -> str:
 
 
 def read_bytes(path: Path, remedy: str) -> bytes:
+    """The content of an ordinary file: a pipe would be waited for and a device read without end."""
     try:
+        kind = os.stat(path).st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise OSError(errno.EINVAL, "not an ordinary file")
         return Path(path).read_bytes()
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: {remedy}") from None

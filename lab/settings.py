@@ -9,12 +9,16 @@ settings = parse(Settings, __doc__)      # --epochs 10
 
 import argparse
 import math
+import os
+import reprlib
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import get_args
 
-from lab.files import UserError
+from lab.files import UserError, shown
+
+LONGEST = 2000  # characters of an error
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Limits:
             return f"must be one of {', '.join(map(str, self.choices))}"
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             return "must be a finite number"
         if self.minimum is not None and value < self.minimum:
             return f"must be at least {self.minimum}"
@@ -126,17 +130,34 @@ def from_plain(cls, plain: dict, where: str):
         value, default = plain[item.name], item.default
         if isinstance(default, tuple):
             value = tuple(value) if isinstance(value, list | tuple) else value
-        expected = (int, float) if type(default) is float else type(default)
-        if default is not None and (
-            not isinstance(value, expected) or isinstance(value, bool) != isinstance(default, bool)
-        ):
-            raise UserError(f"{where} has {value!r} for the setting {item.name!r}: train the model again.")
+        if not _is_kind(value, item):
+            raise UserError(f"{where} has {_brief(value)} for the setting {item.name!r}: train the model again.")
         for entry in value if isinstance(value, tuple) else (value,):
-            complaint = item.metadata["limits"].complaint(entry)
+            complaint = item.metadata["limits"].complaint(entry) if entry is not None else None
             if complaint:
-                raise UserError(f"{where}: the setting {item.name} = {entry} {complaint}; train the model again.")
+                raise UserError(
+                    f"{where}: the setting {item.name} = {_brief(entry)} {complaint}; train the model again."
+                )
         values[item.name] = value
     return cls(**values)
+
+
+def _is_kind(value, item) -> bool:
+    """Whether a value is of the type that a field says: int, int | None, tuple[int, ...]; an int will do as float."""
+    if isinstance(item.default, tuple):
+        return isinstance(value, tuple) and all(type(entry) is get_args(item.type)[0] for entry in value)
+    kinds = get_args(item.type) or (item.type,)
+    return type(value) in (*kinds, int) if float in kinds else type(value) in kinds
+
+
+def _brief(value) -> str:
+    """repr, within bounds: a stranger's value can be long or deep, and need not be one of Python's own."""
+    if not isinstance(value, bool | int | float | str | list | tuple | dict | None):
+        return f"a {type(value).__name__}"
+    try:
+        return shown(reprlib.repr(value))
+    except ValueError:  # Python does not write out numbers of more than 4300 digits
+        return "a number of thousands of digits"
 
 
 def run(main) -> None:
@@ -144,7 +165,14 @@ def run(main) -> None:
     try:
         main()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {shown(error, LONGEST)}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # "| head": nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:  # a name too long, a device gone: named by the system where no reader foresaw it
+        what = f"{error.filename}: " if error.filename else ""
+        print(f"error: {shown(f'{what}{error.strerror or error}.', LONGEST)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("\nstopped.", file=sys.stderr)

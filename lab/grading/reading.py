@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy
 
+from lab.files import shown
+
 MEGABYTE = 2**20
 LARGEST_TEXT = 16 * MEGABYTE
 LARGEST_IMAGE = 32 * MEGABYTE
@@ -30,14 +32,6 @@ CONTAINERS |= {"analysis", "data", "json", "output", "outputs", "results"}
 
 class Unreadable(Exception):
     """Why a file cannot be used, as the end of a sentence about it: "is missing"."""
-
-
-def shown(text: object, longest: int = 120) -> str:
-    """A stranger's text for a terminal and for JSON: one line, no control characters, not too long."""
-    plain = "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in str(text)
-    )
-    return plain if len(plain) <= longest else plain[: longest - 1] + "…"
 
 
 @dataclass

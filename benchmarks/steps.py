@@ -1,0 +1,218 @@
+"""One training step and one evaluation pass of our models beside torch.nn's, and what share of the machine they use."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import rivals
+from benchmarks.timing import PEAK_SIZE, compare, interleaved, matrix_product, summary
+from lab.heads import HeadTap
+from problem1.dataset import VOCAB_SIZE, every_pair, teacher_forced
+from problem1.model import Seq2SeqTransformer
+from problem2.dataset import draw
+from problem2.model import SortingClassifier
+
+TRAINING_BATCH, EVALUATION_BATCH = 128, 2048
+LONG = 256  # a length at which problem 2 is asked, with fewer rows at a time
+LONG_ROWS = 8
+
+
+def training_step(model: nn.Module, inputs: tuple, labels: torch.Tensor, precision: torch.dtype | None = None):
+    """What both sides do in a step: forward, backward, bound on the gradient's norm, AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step() -> None:
+        model.train()
+        with torch.autocast("cpu", precision or torch.bfloat16, enabled=precision is not None):
+            loss = F.cross_entropy(model(*inputs).flatten(0, -2), labels.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def evaluation(model: nn.Module, inputs: tuple, tap: bool = False, fused: bool = True):
+    """One pass without gradients; `tap`: our heads' weights are kept; `fused`: torch may take its fast path."""
+
+    def run() -> None:
+        model.eval()
+        torch.backends.mha.set_fastpath_enabled(fused)
+        with torch.no_grad():
+            model(*inputs, tap=HeadTap()) if tap else model(*inputs)
+        torch.backends.mha.set_fastpath_enabled(True)
+
+    return run
+
+
+def same_outputs(ours: nn.Module, twin: nn.Module, inputs: tuple) -> float:
+    """The largest difference; more than rounding would mean that different things are timed."""
+    ours.eval(), twin.eval()
+    with torch.no_grad():
+        difference = (ours(*inputs) - twin(*inputs)).abs().max().item()
+    if difference > 1e-4:
+        raise RuntimeError(f"our model and torch's differ by {difference:g} with the same weights")
+    return difference
+
+
+def addition_rows(count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sources, what the decoder reads, and targets of `count` sums spread over all pairs."""
+    sums = every_pair(3)
+    chosen = torch.linspace(0, len(sums) - 1, count).long()
+    return sums.sources[chosen], teacher_forced(sums)[chosen], sums.targets[chosen]
+
+
+def addition(repetitions: int) -> dict:
+    """problem1's default sizes: training batch 128, evaluation batch 2048."""
+    torch.manual_seed(0)
+    ours = Seq2SeqTransformer(VOCAB_SIZE)
+    twin = rivals.seq2seq_twin(ours)
+    asking = rivals.seq2seq_twin(ours)
+    kept = rivals.Kept(asking)
+    *inputs, labels = addition_rows(TRAINING_BATCH)
+    *many, _ = addition_rows(EVALUATION_BATCH)
+    difference = same_outputs(ours, twin, tuple(inputs))
+
+    def forget(run):
+        def both() -> None:
+            kept.weights.clear()
+            run()
+
+        return both
+
+    return {
+        "rival": "nn.Transformer",
+        "largest_difference": difference,
+        "training": compare(
+            {
+                "ours": training_step(ours, inputs, labels),
+                "torch": training_step(twin, inputs, labels),
+                "torch, with weights": forget(training_step(asking, inputs, labels)),
+            },
+            repetitions,
+        ),
+        "evaluation": compare(
+            {
+                "ours": evaluation(ours, many),
+                "ours, weights kept": evaluation(ours, many, tap=True),
+                "torch": evaluation(twin, many),
+                "torch, with weights": forget(evaluation(asking, many, fused=False)),
+            },
+            max(5, repetitions // 3),
+        ),
+    }
+
+
+def sorting(repetitions: int) -> dict:
+    """problem2's default sizes: training batch 128 of lengths 8 to 16; evaluation in range and at length 256."""
+    torch.manual_seed(0)
+    ours = SortingClassifier(d_ff=128)
+    twin = rivals.classifier_twin(ours)
+    asking = rivals.classifier_twin(ours)
+    kept = rivals.Kept(asking)
+    rows = draw(EVALUATION_BATCH, 8, 16, torch.Generator().manual_seed(0))
+    batch, labels = (rows.sequences[:TRAINING_BATCH],), rows.labels[:TRAINING_BATCH]
+    long = draw(LONG_ROWS, LONG, LONG, torch.Generator().manual_seed(0)).sequences
+    difference = max(same_outputs(ours, twin, batch), same_outputs(ours, twin, (long,)))
+
+    def forget(run):
+        def both() -> None:
+            kept.weights.clear()
+            run()
+
+        return both
+
+    def passes(inputs: tuple) -> dict:
+        return compare(
+            {
+                "ours": evaluation(ours, inputs),
+                "ours, weights kept": evaluation(ours, inputs, tap=True),
+                "torch": evaluation(twin, inputs),
+                "torch, with weights": forget(evaluation(asking, inputs, fused=False)),
+            },
+            max(5, repetitions // 3),
+        )
+
+    return {
+        "rival": "nn.TransformerEncoder",
+        "largest_difference": difference,
+        "training": compare(
+            {
+                "ours": training_step(ours, batch, labels),
+                "torch": training_step(twin, batch, labels),
+                "torch, with weights": forget(training_step(asking, batch, labels)),
+            },
+            repetitions,
+        ),
+        "evaluation": passes((rows.sequences,)),
+        f"evaluation_at_{LONG}": passes((long,)),
+    }
+
+
+def share_of_peak(repetitions: int) -> dict:
+    """Matrix operations a second of a training step over the machine's peak, measured in turns; bf16 and more rows."""
+    products = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    peaks = interleaved({name: matrix_product(dtype=dtype) for name, dtype in products.items()}, repetitions)
+    peak = {name: 2 * PEAK_SIZE**3 / min(seconds) for name, seconds in peaks.items()}
+    candidates, operations, rows = {}, {}, {}
+    for batch in (TRAINING_BATCH, 2 * TRAINING_BATCH, 8 * TRAINING_BATCH):
+        *inputs, labels = addition_rows(batch)
+        for name in products:
+            torch.manual_seed(0)
+            precision = torch.bfloat16 if name == "bfloat16" else None
+            step = training_step(Seq2SeqTransformer(VOCAB_SIZE), inputs, labels, precision)
+            with FlopCounterMode(display=False) as counter:
+                step()
+            key = f"{batch} rows, {name}"
+            candidates[key], operations[key], rows[key] = step, counter.get_total_flops(), batch
+    seconds = interleaved(candidates, max(5, repetitions // 3))
+    steps = {}
+    for key, values in seconds.items():
+        median = summary(values)["median_ms"] / 1e3
+        steps[key] = summary(values) | {
+            "matrix_operations": operations[key],
+            "share_of_float32_peak": operations[key] / median / peak["float32"],
+            "rows_a_second": rows[key] / median,
+        }
+    return {"peak_operations_a_second": peak, "product_size": PEAK_SIZE, "steps": steps}
+
+
+GROUPS = {  # what PyTorch's operations are for people
+    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm"),
+    "softmax": ("aten::_softmax", "aten::_softmax_backward_data"),
+    "copies (heads split and combined)": ("aten::copy_",),
+    "ReLU": ("aten::clamp_min", "aten::threshold_backward"),
+    "layer norms": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
+}
+
+
+def where_time_goes(steps: int = 20) -> dict[str, float]:
+    """Shares of a training step of problem 1 by kind of operation, profiled."""
+    *inputs, labels = addition_rows(TRAINING_BATCH)
+    step = training_step(Seq2SeqTransformer(VOCAB_SIZE), inputs, labels)
+    step()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for _ in range(steps):
+            step()
+    spent = {entry.key: entry.self_cpu_time_total for entry in profiler.key_averages()}
+    whole = sum(spent.values())
+    shares = {name: sum(spent.get(key, 0) for key in keys) / whole for name, keys in GROUPS.items()}
+    return shares | {"everything else": 1 - sum(shares.values())}
+
+
+def measure(repetitions: int, threads: list[int]) -> dict:
+    """{"1": {"addition", "sorting", "peak"}, "2": …} by number of threads."""
+    before, out = torch.get_num_threads(), {}
+    for count in threads:
+        torch.set_num_threads(count)
+        out[str(count)] = {
+            "addition": addition(repetitions),
+            "sorting": sorting(repetitions),
+            "peak": share_of_peak(repetitions),
+            "where_time_goes": where_time_goes(),
+        }
+    torch.set_num_threads(before)
+    return out

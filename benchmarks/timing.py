@@ -1,0 +1,63 @@
+"""Timing side by side: every repetition runs all candidates in turn, so that a busy moment meets all of them."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+
+PEAK_SIZE = 1024  # a square product of this size is as fast per operation as any on the CPUs tried
+
+
+def interleaved(candidates: dict[str, Callable[[], object]], repetitions: int) -> dict[str, list[float]]:
+    """{"ours": f, "torch": g} -> the seconds of each repetition: f g f g f g …, after three unmeasured rounds."""
+    for _ in range(3):
+        for candidate in candidates.values():
+            candidate()
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(repetitions):
+        for name, candidate in candidates.items():
+            started = time.perf_counter()
+            candidate()
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def summary(seconds: Iterable[float]) -> dict[str, float]:
+    """Median and the middle half of the repetitions, in milliseconds."""
+    seconds = list(seconds)
+    low, _, high = statistics.quantiles(seconds, n=4)
+    return {
+        "median_ms": statistics.median(seconds) * 1e3,
+        "quartiles_ms": [low * 1e3, high * 1e3],
+        "repetitions": len(seconds),
+    }
+
+
+def ratio(rival: list[float], ours: list[float]) -> float:
+    """How many times as long the rival takes: the median over repetitions, each pair measured one after the other."""
+    return statistics.median(theirs / mine for theirs, mine in zip(rival, ours, strict=True))
+
+
+def compare(candidates: dict[str, Callable[[], object]], repetitions: int, ours: str = "ours") -> dict:
+    """{"ours": {"median_ms", …}, "torch": {…, "ratio": times as long as ours}}"""
+    seconds = interleaved(candidates, repetitions)
+    return {
+        name: summary(values) | ({} if name == ours else {"ratio": ratio(values, seconds[ours])})
+        for name, values in seconds.items()
+    }
+
+
+def matrix_product(size: int = PEAK_SIZE, dtype: torch.dtype = torch.float32) -> Callable[[], object]:
+    """A large product to measure the machine's peak with: 2·size³ operations a call."""
+    left, right = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
+    return lambda: left @ right
+
+
+def slope(points: list[tuple[float, float]]) -> float | None:
+    """The exponent k of y ~ x^k: least squares on logarithmic axes. None where it cannot be told."""
+    points = [(x, y) for x, y in points if x > 0 and y > 0]
+    if len(points) < 2:
+        return None
+    x, y = (torch.tensor(values, dtype=torch.double).log() for values in zip(*points, strict=True))
+    return (((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()).item()
