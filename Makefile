@@ -34,10 +34,10 @@ $(VENV)/ready-dev: requirements-dev.txt $(VENV)/ready
 
 # --- data: the same rows for everyone, made from the seed, not kept in git ----------------------------------
 
-problem1/data/train.json: problem1/generate_data.py | $(VENV)/ready
+problem1/data/test.json: problem1/generate_data.py | $(VENV)/ready
 	$(PY) $<
 
-problem2/data/train.json: problem2/generate_data.py | $(VENV)/ready
+problem2/data/test.json: problem2/generate_data.py | $(VENV)/ready
 	$(PY) $<
 
 # --- training and analysis ----------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ fresh-or-resume = $(if $(wildcard $(1)),,--resume)
 
 problem1: $(P1)/carry/summary.txt  ## addition: train, verify on every sum, analyse every head
 
-$(P1)/training_log.json: problem1/data/train.json $(P1_TRAINING) | $(VENV)/ready
+$(P1)/training_log.json: problem1/data/test.json $(P1_TRAINING) | $(VENV)/ready
 	$(call timed,$(PY) problem1/train.py $(call fresh-or-resume,$@))
 
 $(P1)/carry/summary.txt: $(P1)/training_log.json $(wildcard problem1/*.py)
@@ -64,7 +64,7 @@ $(P1)/text/proof.json: $(P1)/text/training_log.json $(wildcard problem1/text/*.p
 
 problem2: $(P2)/extrapolation/extrapolation_results.json  ## sorting: train every position scheme, ask at every length
 
-$(P2)/sinusoidal/training_log.json: problem2/data/train.json $(P2_TRAINING) | $(VENV)/ready
+$(P2)/sinusoidal/training_log.json: problem2/data/test.json $(P2_TRAINING) | $(VENV)/ready
 	$(call timed,$(PY) problem2/train.py $(call fresh-or-resume,$@))
 
 $(P2)/extrapolation/extrapolation_results.json: $(P2)/sinusoidal/training_log.json $(wildcard problem2/*.py)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.campaign_checkpoints import odd_settings, rubbish_checkpoints
 from benchmarks.campaign_common import Tally
-from benchmarks.campaign_mutations import odd_files, odd_names, rubbish_json, spoilt_bytes
+from benchmarks.campaign_mutations import ODD_NAMES, content, odd_files, odd_names, rubbish_json, spoilt_bytes
 from benchmarks.campaign_trials import bounded, draw, read, remove
 from lab import checkpoint
 from lab.settings import as_plain
@@ -72,6 +72,12 @@ def spoil_data(work: Path, count: int, tally: Tally) -> None:
             shutil.rmtree(folder)
 
         draw(st.tuples(rubbish_json(ROWS[kind]), st.just("rows") | odd_names), count, attempt)
+        sound = content("sound rows", json.dumps(ROWS[kind]).encode())
+        before = tally.counts[f"rows of {kind}: made sense of"]
+        for name in ODD_NAMES:  # whose rows are as good as any
+            attempt((sound, name))
+        understood = tally.counts[f"rows of {kind}: made sense of"] - before
+        tally.check(understood == len(ODD_NAMES), f"sound rows of {kind} are refused in folders of odd names")
 
 
 def models() -> dict[str, tuple[dict, Callable]]:

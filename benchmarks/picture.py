@@ -53,14 +53,21 @@ def rows(parts: dict) -> list[tuple[str, str, str]]:
             ("a pass with one head silenced", "the whole model", f"{found['one_head_less']['whole']['ratio']:.2f}x")
         )
     for this in parts.get("loops", {}).get("runs", []):
-        for mark in this["ours"]["seconds_to"]:
-            if this["ratio"][mark] is None:
-                continue
-            never = this["usual"]["seconds_to"][mark] is None
-            mine, theirs = this["ours"]["seconds_to"][mark], this["usual"]["seconds_to"][mark]
-            theirs = f"never in {this['usual']['seconds']:.0f} s" if never else f"{theirs:.0f} s"
-            figure = f"{'more than ' if never else ''}{this['ratio'][mark]:.1f}x ({mine:.0f} s, {theirs})"
-            out.append((f"training to {float(mark):.1%} of validation", "the usual recipe", figure))
+        usual = this["usual"]
+        for name, schedule in (("ours", "the default"), ("ours_half", "half the")):
+            for mark, times in this[name]["ratio"].items():
+                if times is None:
+                    continue
+                mine, theirs = this[name]["seconds_to"][mark], usual["seconds_to"][mark]
+                theirs = f"never in {usual['seconds']:.0f} s" if theirs is None else f"{theirs:.0f} s"
+                more = "more than " if theirs.startswith("never") else ""
+                what = f"training to {float(mark):.1%} of validation, {schedule} schedule"
+                out.append((what, "the usual recipe", f"{more}{times:.1f}x ({mine:.0f} s, {theirs})"))
+        errors = ", ".join(
+            f"{what} {this[name]['errors_of_all_pairs']:,}"
+            for name, what in (("ours", "ours"), ("ours_half", "with half the schedule"), ("usual", "usual recipe"))
+        )
+        out.append((f"wrong of all {usual['pairs']:,} sums after that", "the usual recipe", errors))
         bfloat16 = this["ours_bfloat16"]
         out.append(
             (
