@@ -2,7 +2,7 @@
 
     python benchmarks/bench.py                      # all parts; leave the machine alone meanwhile
     python benchmarks/bench.py --only steps         # one part; the others keep their last result
-    python benchmarks/bench.py --only-write         # figure and table from the results there are
+    python benchmarks/bench.py --only-write         # figure and table from the results there are: all rows are printed
 
 Candidates run in turns (ours, theirs, ours, theirs, …), so that a busy moment meets both; ratios are medians over
 such pairs. Parts: steps (a training step, an evaluation pass, the share of the machine's peak), answering (cached
@@ -69,7 +69,7 @@ def main(settings: Settings) -> None:
         write_json(settings.output, {"parts": parts})
     picture.draw(parts, settings.output.with_suffix(".png"))
     print(picture.table(parts))
-    picture.write_table(picture.table(parts), settings.readme)
+    picture.write_table(picture.table(parts, brief=True), settings.readme)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from lab.figures import COLOURS, LINES, MARKS, plt, save
 from lab.readme import write_block
 
 BLOCK = "benchmarks: make bench"
+LABEL = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 AXES = {
     "width": "d_model",
     "digits": "digits of an operand",
@@ -14,11 +15,12 @@ AXES = {
 }
 
 
-def rows(parts: dict) -> list[tuple[str, str, str]]:
-    """(what, beside what, figure) for everything that was measured."""
+def rows(parts: dict, brief: bool = False) -> list[tuple[str, str, str]]:
+    """(what, beside what, figure) for everything that was measured; `brief` leaves the variants out."""
     out = []
-    for threads, found in parts.get("steps", {}).items():
-        if threads == "measured_with":
+    steps = {threads: found for threads, found in parts.get("steps", {}).items() if threads != "measured_with"}
+    for threads, found in steps.items():
+        if brief and threads != max(steps, key=int):
             continue
         on = f"{threads} thread{'s' if threads != '1' else ''}"
         for problem, name in (("addition", "problem 1"), ("sorting", "problem 2")):
@@ -28,20 +30,23 @@ def rows(parts: dict) -> list[tuple[str, str, str]]:
                 title = {"training": "training step", "evaluation": "evaluation pass"}.get(
                     what, "evaluation pass at length " + what.rpartition("_")[2]
                 )
-                for rival, kept in (("torch", "ours"), ("torch, with weights", "ours, weights kept")):
+                rivals = (("torch", "ours"), ("torch, with weights", "ours, weights kept"))
+                for rival, kept in rivals[:1] if brief else rivals:
                     mine = results.get(kept, results["ours"])
                     times = results[rival]["median_ms"] / mine["median_ms"] if kept != "ours" else None
                     times = results[rival]["ratio"] if times is None or kept not in results else times
                     beside = found[problem]["rival"] + (", weights returned" if "weights" in rival else "")
                     out.append((f"{title}, {name}, {on}", beside, f"{times:.2f}x"))
-        for key, step in found["peak"]["steps"].items():
+        steps_of_peak = list(found["peak"]["steps"].items())
+        for key, step in steps_of_peak[:2] if brief else steps_of_peak:
             share = f"{step['share_of_float32_peak']:.0%}, {step['rows_a_second']:,.0f} rows a second"
             out.append((f"training step of {key}, {on}", "the machine's float32 matrix peak", share))
         shares = ", ".join(f"{name} {share:.0%}" for name, share in found["where_time_goes"].items())
         out.append((f"where a training step of problem 1 goes, {on}", "", shares))
     if "answering" in parts:
         found = parts["answering"]
-        for length, results in found["decoding"]["by_length"].items():
+        by_length = list(found["decoding"]["by_length"].items())
+        for length, results in by_length[-1:] if brief else by_length:
             out.append(
                 (f"greedy decoding of {length} tokens", "without kept keys", f"{results['uncached']['ratio']:.1f}x")
             )
@@ -88,10 +93,10 @@ def rows(parts: dict) -> list[tuple[str, str, str]]:
     return out
 
 
-def table(parts: dict) -> str:
+def table(parts: dict, brief: bool = False) -> str:
     """Markdown; a ratio above 1 means that ours is faster."""
     lines = ["| what | beside | ours is so many times as fast, or |", "|---|---|---|"]
-    lines += [f"| {what} | {beside} | {figure} |" for what, beside, figure in rows(parts)]
+    lines += [f"| {what} | {beside} | {figure} |" for what, beside, figure in rows(parts, brief)]
     measured = next(iter(parts.values()))["measured_with"]
     lines.append("")
     lines.append(
@@ -115,7 +120,7 @@ def draw(parts: dict, path: Path) -> None:
     ]
     for place, (what, _, value) in enumerate(reversed(bars)):
         left.barh(place, value, color=COLOURS[0 if "training" in what else 1], height=0.7)
-        left.text(value, place, f" {value:.2f}", va="center", fontsize=8)
+        left.text(value, place, f" {value:.2f}", va="center", fontsize=8, bbox=LABEL)
     left.set_yticks(range(len(bars)), [what for what, _, _ in reversed(bars)], fontsize=7)
     left.axvline(1, color="black", linewidth=1)
     left.set(xlabel="torch.nn's time / ours", title="The same model, the same weights")
@@ -142,5 +147,6 @@ def draw(parts: dict, path: Path) -> None:
         right.plot([point["size"] for point in points], [point["seconds"] for point in points], **style)
     right.set(xscale="log", yscale="log", xlabel="size", ylabel="seconds", title="Cost by size")
     if right.lines:
-        right.legend(fontsize=8)
+        right.set_ylim(top=right.get_ylim()[1] * 100)  # room for the legend
+        right.legend(fontsize=8, loc="upper left")
     save(figure, path, "Right of the line ours is faster. Exponents are fitted to the three largest sizes of a curve.")

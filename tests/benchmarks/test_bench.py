@@ -3,11 +3,12 @@
 How fast anything is, is measured by `make bench` and never tested.
 """
 
+import json
 
 import pytest
 import torch
 
-from benchmarks import answering, loops, rivals, scaling, steps, timing
+from benchmarks import answering, loops, picture, rivals, scaling, steps, timing
 from lab.files import UserError
 from lab.readme import write_block
 from problem1.dataset import START
@@ -85,6 +86,14 @@ def test_the_exponent_of_a_power_is_found():
 @pytest.mark.parametrize("kind, size", [("width", 32), ("digits", 4), ("length", 64)])
 def test_everything_that_is_scaled_runs(kind, size):
     scaling.run_of(kind, size)()
+
+
+def test_committed_benchmarks_have_all_parts_and_the_readme_their_table():
+    root = scaling.PROBLEM.parent
+    path = root / "benchmarks" / "results.json"
+    parts = json.loads(path.read_text())["parts"]
+    assert {"steps", "answering", "loops", "scaling", "make"} <= set(parts)
+    assert picture.table(parts, brief=True) in (root / "README.md").read_text()
 
 
 def test_a_block_of_the_readme_is_replaced_and_nothing_else(tmp_path):
