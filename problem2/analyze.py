@@ -77,6 +77,15 @@ def main(settings: Settings) -> None:
     print(f"everything is in {folder}")
 
 
+def course_of(study: Path) -> dict:
+    """What study.py found for each scheme under the course's protocol."""
+    content = read_json(study, "run study.py again.")
+    try:
+        return content["summary"]["course"]
+    except (KeyError, TypeError):
+        raise UserError(f"{study} holds no summary of the course's protocol: run study.py again.") from None
+
+
 def analyse(models: dict, settings: Settings, folder: Path, device, origin: dict) -> None:
     """The table of contents: each block one question, one file of numbers, one figure drawn from it."""
     lengths, batch = settings.test_lengths, settings.batch_size
@@ -101,7 +110,7 @@ def analyse(models: dict, settings: Settings, folder: Path, device, origin: dict
     }
     write_json(folder / "extrapolation_results.json", plain)
     print(extrapolation.as_table(details, lengths))
-    seeds = read_json(study, "run study.py again.")["summary"]["course"] if study.exists() else None
+    seeds = course_of(study) if study.exists() else None
     extrapolation.draw_curves(details, folder / "extrapolation_curves.png", seeds)
     extrapolation.draw_bars(details, folder / "extrapolation_bars.png", lengths)
 

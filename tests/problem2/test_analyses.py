@@ -1,8 +1,10 @@
 """What the analyses say is what the model did: counts, causes, proofs, failure cases, sums over seeds."""
 
+import pytest
 import torch
 
-from problem2 import dataset, extrapolation, failures, geometry, mechanism, proof
+from lab.files import UserError
+from problem2 import analyze, dataset, extrapolation, failures, geometry, mechanism, proof
 from problem2.dataset import to_rows
 from problem2.model import create_model
 from problem2.study_summary import sum_up
@@ -207,3 +209,10 @@ def test_seeds_are_summed_up():
 
 def test_long_sets_are_asked_in_part():
     assert [extrapolation.rows_asked(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]
+
+
+def test_a_study_without_a_summary_is_refused_by_name(tmp_path):
+    for content in ("{}", "[]", '{"summary": 3}'):
+        (tmp_path / "study.json").write_text(content)
+        with pytest.raises(UserError, match="holds no summary"):
+            analyze.course_of(tmp_path / "study.json")
