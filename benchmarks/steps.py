@@ -65,90 +65,67 @@ def addition_rows(count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     return sums.sources[chosen], teacher_forced(sums)[chosen], sums.targets[chosen]
 
 
-def addition(repetitions: int) -> dict:
-    """problem1's default sizes: training batch 128, evaluation batch 2048."""
-    torch.manual_seed(0)
-    ours = Seq2SeqTransformer(VOCAB_SIZE)
-    twin = rivals.seq2seq_twin(ours)
-    asking = rivals.seq2seq_twin(ours)
-    kept = rivals.Kept(asking)
-    *inputs, labels = addition_rows(TRAINING_BATCH)
-    *many, _ = addition_rows(EVALUATION_BATCH)
-    difference = same_outputs(ours, twin, tuple(inputs))
+class Sides:
+    """Our model, its twin, and a twin that is asked for its weights, timed in turns."""
 
-    def forget(run):
+    def __init__(self, ours: nn.Module, make_twin, repetitions: int):
+        self.ours, self.twin, self.asking = ours, make_twin(ours), make_twin(ours)
+        self.kept, self.repetitions = rivals.Kept(self.asking), repetitions
+
+    def forgetting(self, run):
+        """`run`, with the weights of the last time dropped first."""
+
         def both() -> None:
-            kept.weights.clear()
+            self.kept.weights.clear()
             run()
 
         return both
 
+    def training(self, inputs: tuple, labels: torch.Tensor) -> dict:
+        candidates = {
+            "ours": training_step(self.ours, inputs, labels),
+            "torch": training_step(self.twin, inputs, labels),
+            "torch, with weights": self.forgetting(training_step(self.asking, inputs, labels)),
+        }
+        return compare(candidates, self.repetitions)
+
+    def evaluation(self, inputs: tuple) -> dict:
+        candidates = {
+            "ours": evaluation(self.ours, inputs),
+            "ours, weights kept": evaluation(self.ours, inputs, tap=True),
+            "torch": evaluation(self.twin, inputs),
+            "torch, with weights": self.forgetting(evaluation(self.asking, inputs, fused=False)),
+        }
+        return compare(candidates, max(5, self.repetitions // 3))
+
+
+def addition(repetitions: int) -> dict:
+    """problem1's default sizes: training batch 128, evaluation batch 2048."""
+    torch.manual_seed(0)
+    sides = Sides(Seq2SeqTransformer(VOCAB_SIZE), rivals.seq2seq_twin, repetitions)
+    *inputs, labels = addition_rows(TRAINING_BATCH)
+    *many, _ = addition_rows(EVALUATION_BATCH)
     return {
         "rival": "nn.Transformer",
-        "largest_difference": difference,
-        "training": compare(
-            {
-                "ours": training_step(ours, inputs, labels),
-                "torch": training_step(twin, inputs, labels),
-                "torch, with weights": forget(training_step(asking, inputs, labels)),
-            },
-            repetitions,
-        ),
-        "evaluation": compare(
-            {
-                "ours": evaluation(ours, many),
-                "ours, weights kept": evaluation(ours, many, tap=True),
-                "torch": evaluation(twin, many),
-                "torch, with weights": forget(evaluation(asking, many, fused=False)),
-            },
-            max(5, repetitions // 3),
-        ),
+        "largest_difference": same_outputs(sides.ours, sides.twin, tuple(inputs)),
+        "training": sides.training(tuple(inputs), labels),
+        "evaluation": sides.evaluation(tuple(many)),
     }
 
 
 def sorting(repetitions: int) -> dict:
     """problem2's default sizes: training batch 128 of lengths 8 to 16; evaluation in range and at length 256."""
     torch.manual_seed(0)
-    ours = SortingClassifier(d_ff=128)
-    twin = rivals.classifier_twin(ours)
-    asking = rivals.classifier_twin(ours)
-    kept = rivals.Kept(asking)
+    sides = Sides(SortingClassifier(d_ff=128), rivals.classifier_twin, repetitions)
     rows = draw(EVALUATION_BATCH, 8, 16, torch.Generator().manual_seed(0))
     batch, labels = (rows.sequences[:TRAINING_BATCH],), rows.labels[:TRAINING_BATCH]
-    long = draw(LONG_ROWS, LONG, LONG, torch.Generator().manual_seed(0)).sequences
-    difference = max(same_outputs(ours, twin, batch), same_outputs(ours, twin, (long,)))
-
-    def forget(run):
-        def both() -> None:
-            kept.weights.clear()
-            run()
-
-        return both
-
-    def passes(inputs: tuple) -> dict:
-        return compare(
-            {
-                "ours": evaluation(ours, inputs),
-                "ours, weights kept": evaluation(ours, inputs, tap=True),
-                "torch": evaluation(twin, inputs),
-                "torch, with weights": forget(evaluation(asking, inputs, fused=False)),
-            },
-            max(5, repetitions // 3),
-        )
-
+    long = (draw(LONG_ROWS, LONG, LONG, torch.Generator().manual_seed(0)).sequences,)
     return {
         "rival": "nn.TransformerEncoder",
-        "largest_difference": difference,
-        "training": compare(
-            {
-                "ours": training_step(ours, batch, labels),
-                "torch": training_step(twin, batch, labels),
-                "torch, with weights": forget(training_step(asking, batch, labels)),
-            },
-            repetitions,
-        ),
-        "evaluation": passes((rows.sequences,)),
-        f"evaluation_at_{LONG}": passes((long,)),
+        "largest_difference": max(same_outputs(sides.ours, sides.twin, inputs) for inputs in (batch, long)),
+        "training": sides.training(batch, labels),
+        "evaluation": sides.evaluation((rows.sequences,)),
+        f"evaluation_at_{LONG}": sides.evaluation(long),
     }
 
 
