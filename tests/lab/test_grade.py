@@ -9,7 +9,9 @@ from lab.grading.ablations import read_ablation
 from lab.grading.report import as_table, grade, load_expected
 from lab.grading.tables import read_table
 from tests.lab import submissions
-from tests.lab.submissions import DISEASES, LAYOUTS, accuracies, healthy
+from tests.lab.submission_diseases import DISEASES
+from tests.lab.submission_layouts import LAYOUTS
+from tests.lab.submissions import accuracies, healthy
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = [load_expected(ROOT / problem / "expected.json") for problem in ("problem1", "problem2")]

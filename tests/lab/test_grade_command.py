@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.grading.report import grade, load_expected
-from tests.lab.submissions import PROBLEM1, PROBLEM2, healthy, plain_weights
+from tests.lab.submission_layouts import plain_weights
+from tests.lab.submissions import PROBLEM1, PROBLEM2, healthy
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = [load_expected(ROOT / problem / "expected.json") for problem in ("problem1", "problem2")]
