@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 P1 := problem1/results
 P2 := problem2/results
 # What a training depends on; an analysis depends on all of its problem's modules besides.
-LAB := $(addprefix lab/,training.py parallel.py heads.py)
+LAB := $(addprefix lab/,training.py parallel.py heads.py linear.py)
 P1_TRAINING := $(addprefix problem1/,dataset.py attention.py model.py train.py) $(LAB)
 TEXT_TRAINING := problem1/attention.py $(addprefix problem1/text/,dataset.py model.py places.py train.py) $(LAB)
 P2_TRAINING := $(addprefix problem2/,dataset.py attention.py positional_encoding.py model.py train.py) $(LAB)

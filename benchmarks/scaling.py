@@ -17,8 +17,8 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.steps import training_step
-from benchmarks.timing import slope
 from lab.files import UserError
+from lab.statistics import slope
 from problem1.model import Seq2SeqTransformer
 from problem1.text import scaling as text
 from problem1.text.calculator import MODEL

@@ -52,12 +52,3 @@ def matrix_product(size: int = PEAK_SIZE, dtype: torch.dtype = torch.float32) ->
     """A large product to measure the machine's peak with: 2·size³ operations a call."""
     left, right = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
     return lambda: left @ right
-
-
-def slope(points: list[tuple[float, float]]) -> float | None:
-    """The exponent k of y ~ x^k: least squares on logarithmic axes. None where it cannot be told."""
-    points = [(x, y) for x, y in points if x > 0 and y > 0]
-    if len(points) < 2:
-        return None
-    x, y = (torch.tensor(values, dtype=torch.double).log() for values in zip(*points, strict=True))
-    return (((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()).item()

@@ -1,4 +1,4 @@
-"""Intervals: how far a measured share or mean may be from the true one."""
+"""Intervals, how far a measured share or mean may be from the true one; and the exponent of a curve."""
 
 import math
 
@@ -31,3 +31,12 @@ def bootstrap(samples: Tensor, resamples: int = 1000, seed: int = 0) -> tuple[Te
     means = (weights @ flat / count).reshape(resamples, *samples.shape[1:])
     low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=torch.double), dim=0)
     return low, high
+
+
+def slope(points: list[tuple[float, float]]) -> float | None:
+    """The exponent k of y ~ x^k: least squares on logarithmic axes. None where it cannot be told."""
+    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
+    if len({x for x, _ in logs}) < 2:
+        return None
+    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
+    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)

@@ -234,12 +234,25 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, fresh_log:
             )
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        log = saved["log"]
+        log = _as_log(saved["log"])
         done = len(log["val_acc"])
     except (KeyError, ValueError, TypeError, AttributeError, RuntimeError):
         raise UserError(f"{path} is not complete: start anew without --resume.") from None
     if parallel.rank() == 0:
         print(f"resuming after epoch {done}.")
+    return log
+
+
+def _as_log(log: dict) -> dict:
+    """The log of finished epochs; ValueError or the like if it is none."""
+    columns = [log[name] for name in ("train_loss", "train_acc", "val_loss", "val_acc")]
+    numbers = [log["seconds"], *(value for column in columns for value in column)]
+    if not all(type(value) is float and math.isfinite(value) for value in numbers):
+        raise ValueError("numbers must be finite")
+    if any(type(column) is not list or len(column) != len(columns[0]) for column in columns):
+        raise ValueError("one number an epoch")
+    if type(log["best_epoch"]) is not int or not 1 <= log["best_epoch"] <= len(columns[0]):
+        raise ValueError("the best epoch must be one of them")
     return log
 
 

@@ -13,6 +13,16 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.heads import HeadTap
+from lab.linear import Linear
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """torch.softmax over the last dimension, which PyTorch computes slowly where that is shorter than a vector of
+    the processor (16 numbers): there it is written out, shifted by the largest score so that nothing overflows."""
+    if scores.shape[-1] == 0 or scores.shape[-1] >= 16:
+        return torch.softmax(scores, dim=-1)
+    weights = (scores - scores.detach().amax(-1, keepdim=True)).exp_()
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -24,12 +34,12 @@ def scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor |
     # Scaling Q instead of the scores touches fewer numbers and keeps large ones from overflowing.
     scores = (Q / math.sqrt(Q.shape[-1])) @ K.transpose(-2, -1)
     if mask is None:
-        weights = torch.softmax(scores, dim=-1)
-    else:
-        forbidden = mask == 0
-        scores = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
-        # The second fill matters only where everything is forbidden: there softmax is uniform.
-        weights = torch.softmax(scores, dim=-1).masked_fill(forbidden, 0.0)
+        weights = softmax(scores)
+        return weights @ V, weights
+    forbidden = mask == 0
+    weights = softmax(scores.masked_fill_(forbidden, torch.finfo(scores.dtype).min))
+    if forbidden.all(-1).any():  # where everything is forbidden softmax is uniform, not zero
+        weights = weights.masked_fill(forbidden, 0.0)
     return weights @ V, weights
 
 
@@ -49,17 +59,18 @@ class MultiHeadAttention(nn.Module):
         if d_model % num_heads:
             raise ValueError(f"d_model ({d_model}) must be a multiple of num_heads ({num_heads})")
         self.num_heads, self.name = num_heads, name
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.query = Linear(d_model, d_model)
+        self.key = Linear(d_model, d_model)
+        self.value = Linear(d_model, d_model)
+        self.output = Linear(d_model, d_model)
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """[B, T, d_model] -> [B, H, T, d_head]"""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        # A copy, but one that the products of queries, keys and values would each make themselves, and more slowly.
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).contiguous()
 
     def combine_heads(self, x: Tensor) -> Tensor:
         """[B, H, T, d_head] -> [B, T, d_model]: head h fills columns h·d_head … (h+1)·d_head - 1"""

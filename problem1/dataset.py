@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.files import UserError, read_json
 from problem1 import generate_data
-from problem1.generate_data import PLUS, to_digits
+from problem1.generate_data import LONGEST, PLUS, to_digits
 
 START, PAD, VOCAB_SIZE = 11, 12, 13
 SYMBOLS = [*"0123456789", "+", "<s>", "<pad>"]
@@ -154,6 +154,8 @@ def _complaint(row, widths: tuple[int, int] | None) -> str | None:
             return f'"{key}" holds {odd[0]}, which is not a digit'
     source, target = row["input"], row["target"]
     digits = len(source) // 2
+    if digits > LONGEST:
+        return f'"input" has operands of {digits:,} digits, more than {LONGEST}'
     if digits < 1 or source.count(PLUS) != 1 or len(source) != 2 * digits + 1 or source[digits] != PLUS:
         return '"input" must be two operands of the same number of digits with one 10 (+) between them'
     if widths is not None and widths[0] != len(source):

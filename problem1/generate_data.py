@@ -19,11 +19,12 @@ from lab.settings import parse, run, setting
 
 HERE = Path(__file__).resolve().parent
 PLUS = 10
+LONGEST = 100  # digits of an operand, in data and in checkpoints
 
 
 @dataclass(frozen=True)
 class Settings:
-    num_digits: int = setting(3, "digits of each operand", minimum=1, maximum=100)
+    num_digits: int = setting(3, "digits of each operand", minimum=1, maximum=LONGEST)
     seed: int = setting(641, "seed of train.json; val.json and test.json take the next two", minimum=0)
     train_size: int = setting(10_000, "rows of train.json", minimum=1)
     val_size: int = setting(2_000, "rows of val.json", minimum=1)

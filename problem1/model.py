@@ -17,6 +17,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.heads import HeadTap
+from lab.linear import Linear
 from problem1.attention import MultiHeadAttention, create_causal_mask
 
 
@@ -46,12 +47,15 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(torch.relu(self.inner(x))))
+        hidden = self.inner(x)
+        # In place where no gradient is wanted: one large tensor less to fill.
+        hidden = torch.relu(hidden) if torch.is_grad_enabled() else torch.relu_(hidden)
+        return self.outer(self.dropout(hidden))
 
 
 class EncoderLayer(nn.Module):
@@ -138,7 +142,7 @@ class Seq2SeqTransformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(*shape, f"encoder.{i}") for i in range(num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*shape, f"decoder.{i}") for i in range(num_decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.output = nn.Linear(d_model, vocab_size)
+        self.output = Linear(d_model, vocab_size)
 
     def head_names(self) -> list[str]:
         """Every head, from the source to the output."""

@@ -28,11 +28,13 @@ from lab import checkpoint, parallel
 from lab.files import UserError
 from lab.training import Recipe, Task, evaluate, train
 from problem1.dataset import VOCAB_SIZE, load_or_generate, score, seen_in, swap_columns
+from problem1.generate_data import LONGEST
 from problem1.model import Seq2SeqTransformer
 
 HERE = Path(__file__).resolve().parent
 KIND = "problem1/digits"
 TASKS = ("digits", "text")
+PRECISIONS = {"float32": "highest", "bfloat16": "medium"}  # flag -> PyTorch's name for how products are computed
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,12 @@ class Settings:
     d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1, maximum=65536)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.5, "AdamW's pull of the weights towards zero", minimum=0)
+    precision: str = setting(
+        "float32",
+        "of matrix products in training; bfloat16 is faster on processors that have it and ends as exact "
+        "(benchmarks/results.json)",
+        choices=(*PRECISIONS,),
+    )
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
     seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
     resume: bool = setting(False, "go on after the last finished epoch of an interrupted run")
@@ -73,7 +81,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[Seq2SeqT
     loaded = checkpoint.load(path, KIND)
     settings = from_plain(Settings, loaded["settings"], str(path))
     num_digits = loaded["settings"].get("num_digits")
-    if type(num_digits) is not int or not 1 <= num_digits <= 100 or settings.d_model % settings.num_heads:
+    if type(num_digits) is not int or not 1 <= num_digits <= LONGEST or settings.d_model % settings.num_heads:
         raise UserError(f"{path} has settings of which no model can be built: {checkpoint.REMEDY}")
     model = checkpoint.rebuild(lambda: build(settings, num_digits), loaded["model"], path)
     return model.to(device).eval(), settings, num_digits
@@ -89,6 +97,7 @@ def main(settings: Settings) -> None:
     with parallel.lead_first():
         rows = load_or_generate(settings.data_dir)
     num_digits = rows["train"].num_digits
+    torch.set_float32_matmul_precision(PRECISIONS[settings.precision])
     torch.manual_seed(settings.seed)
     model = build(settings, num_digits).to(device)
     task = Task(KIND, *((sums.sources, sums.targets) for sums in rows.values()), score, swap_columns)

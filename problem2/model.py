@@ -16,6 +16,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.heads import HeadTap
+from lab.linear import Linear
 from problem2.attention import MultiHeadAttention, create_causal_mask
 from problem2.dataset import PAD, VOCAB_SIZE
 from problem2.positional_encoding import get_positional_encoding
@@ -28,12 +29,15 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(torch.relu(self.inner(x))))
+        hidden = self.inner(x)
+        # In place where no gradient is wanted: one large tensor less to fill.
+        hidden = torch.relu(hidden) if torch.is_grad_enabled() else torch.relu_(hidden)
+        return self.outer(self.dropout(hidden))
 
 
 class EncoderLayer(nn.Module):
@@ -87,7 +91,7 @@ class SortingClassifier(nn.Module):
             EncoderLayer(d_model, num_heads, d_ff, dropout, f"encoder.{number}") for number in range(num_layers)
         )
         self.norm = nn.LayerNorm(d_model)
-        self.output = nn.Linear(d_model, 2)
+        self.output = Linear(d_model, 2)
 
     def head_names(self) -> list[str]:
         """Every head, from the input to the output."""

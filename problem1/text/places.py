@@ -23,6 +23,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.heads import HeadTap
+from lab.linear import Linear
 from problem1.attention import MultiHeadAttention, scaled_dot_product_attention
 from problem1.model import DecoderLayer, EncoderLayer
 from problem1.text.dataset import END, START, VOCAB_SIZE
@@ -117,7 +118,7 @@ class PlacesTransformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(*shape, f"encoder.{i}") for i in range(num_layers))
         self.decoder = nn.ModuleList(LocalDecoderLayer(*shape, f"decoder.{i}") for i in range(num_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.output = nn.Linear(d_model, VOCAB_SIZE)
+        self.output = Linear(d_model, VOCAB_SIZE)
 
     def embed(self, tokens: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim))

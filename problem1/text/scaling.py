@@ -4,7 +4,6 @@ Each size is measured in a process of its own, so that its peak of memory is its
 and one with a carry through every place, from text to text, one symbol at a time.
 """
 
-import math
 import multiprocessing
 import re
 import sys
@@ -17,6 +16,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.figures import COLOURS, LINES, MARKS, plt, save
+from lab.statistics import slope
 from problem1.text import calculator
 from problem1.text.dataset import chain_pairs, random_pairs
 
@@ -68,19 +68,9 @@ def measure(model_path: Path, sizes: tuple[int, ...] = SIZES) -> dict:
     return {
         "sizes": out,
         "fitted_from_digits": FIT_FROM,
-        "seconds_slope": _slope(large, "seconds_a_sum"),
-        "memory_slope": _slope(large, "megabytes_for_the_sum"),
+        "seconds_slope": slope([(size["digits"], size["seconds_a_sum"]) for size in large]),
+        "memory_slope": slope([(size["digits"], size["megabytes_for_the_sum"]) for size in large]),
     }
-
-
-def _slope(sizes: list[dict], what: str) -> float | None:
-    """Least squares through the points on logarithmic axes."""
-    points = [(math.log(size["digits"]), math.log(size[what])) for size in sizes if size[what] > 0]
-    if len(points) < 2:
-        return None
-    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
-    above = sum((x - mean_x) * (y - mean_y) for x, y in points)
-    return above / sum((x - mean_x) ** 2 for x, _ in points)
 
 
 def draw(numbers: dict, path: Path) -> None:
@@ -92,7 +82,7 @@ def draw(numbers: dict, path: Path) -> None:
         (left, "seconds_a_sum", "seconds for one sum", "seconds_slope", 0, 0.0),
         (right, "megabytes_for_the_sum", "megabytes for one sum", "memory_slope", 1, 1.0),
     )
-    for axes, name, label, slope, number, least in panels:
+    for axes, name, label, exponent, number, least in panels:
         points = [(size["digits"], size[name]) for size in sizes if size[name] > least]
         style = {"color": COLOURS[number], "marker": MARKS[number], "linestyle": LINES[number]}
         if points:  # small sums need hardly any memory that the process does not have already
@@ -103,8 +93,8 @@ def draw(numbers: dict, path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel="digits of each operand", ylabel=label)
         axes.set_title(
             ""
-            if numbers[slope] is None
-            else f"slope from {numbers['fitted_from_digits']:,} digits: {numbers[slope]:.2f}"
+            if numbers[exponent] is None
+            else f"slope from {numbers['fitted_from_digits']:,} digits: {numbers[exponent]:.2f}"
         )
     largest = sizes[-1]
     save(

@@ -78,11 +78,6 @@ def test_turns_alternate_and_ratios_pair_them():
     assert loops.reached([0.5, 0.996, 1.0], 0.995, 2.0) == 4.0 and loops.reached([0.5], 1.0, 2.0) is None
 
 
-def test_the_exponent_of_a_power_is_found():
-    assert timing.slope([(x, 3 * x**1.7) for x in (2, 5, 11, 40)]) == pytest.approx(1.7)
-    assert timing.slope([(2, 5.0)]) is None and timing.slope([(2, 1.0), (4, 0.0)]) is None
-
-
 @pytest.mark.parametrize("kind, size", [("width", 32), ("digits", 4), ("length", 64)])
 def test_everything_that_is_scaled_runs(kind, size):
     scaling.run_of(kind, size)()

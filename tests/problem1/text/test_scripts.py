@@ -14,7 +14,7 @@ import torch
 from lab import checkpoint
 from lab.settings import as_plain
 from problem1 import train as digits
-from problem1.text import analyze, calculator, lengths, proof, scaling
+from problem1.text import analyze, calculator, lengths, proof
 from problem1.text.dataset import load_or_generate, right_answer
 from problem1.text.model import build
 from problem1.text.train import Settings, load_model
@@ -151,13 +151,6 @@ def test_analyze_writes_what_it_promises(trained, data, tmp_path, monkeypatch):
     assert len(heads["heads"]) == 12 and heads["all_heads"]["share"] > 0.9
     assert min(head["exact_match_without"]["share"] for head in heads["heads"].values()) < 0.5
     assert [size["digits"] for size in cost["sizes"]] == [10, 30]
-
-
-def test_slope_of_the_cost():
-    sizes = [{"digits": n, "seconds": 0.002 * n} for n in (1000, 3000, 10_000)]
-    assert scaling._slope(sizes, "seconds") == pytest.approx(1.0)
-    sizes = [{"digits": n, "seconds": 1e-6 * n * n} for n in (1000, 3000, 10_000)]
-    assert scaling._slope(sizes, "seconds") == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("shape", lengths.SHAPES)

@@ -1,0 +1,21 @@
+"""A linear layer that asks for answers faster: the same numbers as nn.Linear's, up to rounding.
+
+PyTorch gives float32 products to MKL, which on AMD processors leaves half of each vector unused. oneDNN, which PyTorch
+brings along as well, does not: on such a machine it takes half the time, on others the same. It is asked wherever no
+gradient is wanted, which is where most of the time of an exhaustive check goes; training stays with nn.Linear.
+"""
+
+import torch
+from torch import Tensor, nn
+
+ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+class Linear(nn.Linear):
+    """x [..., in_features] -> x Wᵀ + b [..., out_features]"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        plain = x.device.type == "cpu" and x.dtype == self.weight.dtype == torch.float32
+        if ONEDNN and plain and x.numel() and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu"):
+            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return super().forward(x)
