@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import rivals
+from benchmarks.steps import products_in
 from lab.training import Recipe, Task, train
 from problem1.dataset import VOCAB_SIZE, Sums, load_or_generate, score, swap_columns
 from problem1.model import Seq2SeqTransformer
@@ -29,18 +30,13 @@ def model(seed: int) -> Seq2SeqTransformer:
     return Seq2SeqTransformer(VOCAB_SIZE, max_len=8)
 
 
-def ours(rows: dict[str, Sums], seed: int, bfloat16: bool = False, **changes) -> dict:
+def ours(rows: dict[str, Sums], seed: int, **changes) -> dict:
     """problem1's default recipe, or with `changes`; the seconds of an epoch are equal shares of the whole."""
-
-    def score_bfloat16(asked, batch):
-        with torch.autocast("cpu", torch.bfloat16):
-            return score(asked, batch)
-
     settings, trained = Settings(**changes), model(seed)
     recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
     batches = ((sums.sources, sums.targets) for sums in rows.values())
-    task = Task("benchmark", *batches, score_bfloat16 if bfloat16 else score, swap_columns)
-    with tempfile.TemporaryDirectory() as folder:
+    task = Task("benchmark", *batches, score, swap_columns)
+    with tempfile.TemporaryDirectory() as folder, products_in(settings.precision):
         log = train(trained, task, recipe, {"seed": seed}, Path(folder), seed, resume=False)
     epoch = log["seconds"] / recipe.epochs
     checked = verify(trained.eval(), rows["train"])
@@ -98,7 +94,7 @@ def measure(seeds: list[int]) -> dict:
     runs = []
     for seed in seeds:
         run = {"seed": seed, "ours": ours(rows, seed), "ours_half": ours(rows, seed, **HALF)}
-        runs.append(run | {"ours_bfloat16": ours(rows, seed, True), "usual": usual(rows, seed)})
+        runs.append(run | {"ours_bfloat16": ours(rows, seed, precision="bfloat16"), "usual": usual(rows, seed)})
     for run in runs:
         for name in ("ours", "ours_half"):
             run[name]["ratio"] = {

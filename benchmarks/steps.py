@@ -1,5 +1,7 @@
 """One training step and one evaluation pass of our models beside torch.nn's, and what share of the machine they use."""
 
+from contextlib import contextmanager
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -7,10 +9,12 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import rivals
-from benchmarks.timing import PEAK_SIZE, compare, interleaved, matrix_product, summary
+from benchmarks.timing import PEAK_SIZE, compare, interleaved, matrix_product, onednn_product, summary
 from lab.heads import HeadTap
+from lab.linear import ONEDNN
 from problem1.dataset import VOCAB_SIZE, every_pair, teacher_forced
 from problem1.model import Seq2SeqTransformer
+from problem1.train import PRECISIONS
 from problem2.dataset import draw
 from problem2.model import SortingClassifier
 
@@ -19,16 +23,26 @@ LONG = 256  # a length at which problem 2 is asked, with fewer rows at a time
 LONG_ROWS = 8
 
 
-def training_step(model: nn.Module, inputs: tuple, labels: torch.Tensor, precision: torch.dtype | None = None):
+@contextmanager
+def products_in(precision: str):
+    """Matrix products as train.py's --precision has them."""
+    torch.set_float32_matmul_precision(PRECISIONS[precision])
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def training_step(model: nn.Module, inputs: tuple, labels: torch.Tensor, precision: str = "float32"):
     """What both sides do in a step: forward, backward, bound on the gradient's norm, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
         model.train()
-        with torch.autocast("cpu", precision or torch.bfloat16, enabled=precision is not None):
+        with products_in(precision):
             loss = F.cross_entropy(model(*inputs).flatten(0, -2), labels.flatten())
-        optimizer.zero_grad()
-        loss.backward()
+            optimizer.zero_grad()
+            loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
@@ -130,17 +144,21 @@ def sorting(repetitions: int) -> dict:
 
 
 def share_of_peak(repetitions: int) -> dict:
-    """Matrix operations a second of a training step over the machine's peak, measured in turns; bf16 and more rows."""
-    products = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    peaks = interleaved({name: matrix_product(dtype=dtype) for name, dtype in products.items()}, repetitions)
+    """Matrix operations a second of a training step over the machine's peak, measured in turns; bf16 and more rows.
+
+    "float32" is what `a @ b` reaches; oneDNN may reach more (lab/linear.py), and is then the machine's real peak.
+    """
+    products = {"float32": matrix_product(), "bfloat16": matrix_product(dtype=torch.bfloat16)}
+    if ONEDNN:
+        products["float32, oneDNN"] = onednn_product()
+    peaks = interleaved(products, repetitions)
     peak = {name: 2 * PEAK_SIZE**3 / min(seconds) for name, seconds in peaks.items()}
     candidates, operations, rows = {}, {}, {}
     for batch in (TRAINING_BATCH, 2 * TRAINING_BATCH, 8 * TRAINING_BATCH):
         *inputs, labels = addition_rows(batch)
-        for name in products:
+        for name in PRECISIONS:
             torch.manual_seed(0)
-            precision = torch.bfloat16 if name == "bfloat16" else None
-            step = training_step(Seq2SeqTransformer(VOCAB_SIZE), inputs, labels, precision)
+            step = training_step(Seq2SeqTransformer(VOCAB_SIZE), inputs, labels, name)
             with FlopCounterMode(display=False) as counter:
                 step()
             key = f"{batch} rows, {name}"
@@ -152,6 +170,7 @@ def share_of_peak(repetitions: int) -> dict:
         steps[key] = summary(values) | {
             "matrix_operations": operations[key],
             "share_of_float32_peak": operations[key] / median / peak["float32"],
+            "share_of_onednn_peak": operations[key] / median / peak["float32, oneDNN"] if ONEDNN else None,
             "rows_a_second": rows[key] / median,
         }
     return {"peak_operations_a_second": peak, "product_size": PEAK_SIZE, "steps": steps}

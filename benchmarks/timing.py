@@ -52,3 +52,9 @@ def matrix_product(size: int = PEAK_SIZE, dtype: torch.dtype = torch.float32) ->
     """A large product to measure the machine's peak with: 2·size³ operations a call."""
     left, right = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
     return lambda: left @ right
+
+
+def onednn_product(size: int = PEAK_SIZE) -> Callable[[], object]:
+    """The same in float32 by oneDNN, which PyTorch leaves to convolutions and smaller number formats."""
+    left, right = torch.randn(size, size), torch.randn(size, size)
+    return lambda: torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")

@@ -25,6 +25,7 @@ from lab.figures import draw_training_curves
 from lab.files import UserError, only_one, read_json, write_json
 from lab.provenance import changed_code, code, provenance
 
+COLUMNS = ("train_loss", "train_acc", "val_loss", "val_acc")  # of the log, a number an epoch
 Batch = tuple[Tensor, ...]  # tensors of the same first dimension: one entry a row
 
 
@@ -117,7 +118,7 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
     per_epoch = math.ceil(drawn / recipe.batch_size)
     steps = per_epoch * recipe.epochs
     optimizer = _optimizer(model, recipe)
-    log = {"train_loss": [], "train_acc": [], "val_loss": [], "val_acc": [], "best_epoch": 0, "seconds": 0.0}
+    log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     if resume:
         log = _restore(output_dir / "last.pth", task.kind, settings, model, optimizer, log)
     done = len(log["val_acc"])
@@ -162,11 +163,7 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
                 bar.set_postfix_str(f"epoch {epoch + 1}, loss {loss:.4f}, exact {accuracy:.2%}{last}", refresh=False)
         train_loss, train_acc = (parallel.total(sums) / drawn).tolist()
         val_loss, val_acc = evaluate(model, task.val, task.score)
-        for name, value in zip(
-            ("train_loss", "train_acc", "val_loss", "val_acc"),
-            (train_loss, train_acc, val_loss, val_acc),
-            strict=True,
-        ):
+        for name, value in zip(COLUMNS, (train_loss, train_acc, val_loss, val_acc), strict=True):
             log[name].append(value)
         better = _is_best(log)
         if better:
@@ -244,8 +241,8 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, fresh_log:
 
 
 def _as_log(log: dict) -> dict:
-    """The log of finished epochs; ValueError or the like if it is none."""
-    columns = [log[name] for name in ("train_loss", "train_acc", "val_loss", "val_acc")]
+    """The log of finished epochs and nothing else; ValueError or the like if it is none."""
+    columns = [log[name] for name in COLUMNS]
     numbers = [log["seconds"], *(value for column in columns for value in column)]
     if not all(type(value) is float and math.isfinite(value) for value in numbers):
         raise ValueError("numbers must be finite")
@@ -253,7 +250,7 @@ def _as_log(log: dict) -> dict:
         raise ValueError("one number an epoch")
     if type(log["best_epoch"]) is not int or not 1 <= log["best_epoch"] <= len(columns[0]):
         raise ValueError("the best epoch must be one of them")
-    return log
+    return {name: log[name] for name in (*COLUMNS, "best_epoch", "seconds")}
 
 
 def _finish(model, task, settings, output_dir: Path, log: dict) -> dict:

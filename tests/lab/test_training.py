@@ -196,3 +196,35 @@ def test_a_model_of_another_shape_is_not_resumed(tmp_path):
     run(tmp_path)
     with pytest.raises(UserError, match=r"last\.pth"):
         train(nn.Linear(3, 1), a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 5}, tmp_path, 5, True)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("val_acc", [0.5]),
+        ("val_loss", "none"),
+        ("val_loss", [0.5, float("nan"), 0.1]),
+        ("train_acc", [0.5, True, 0.5]),
+        ("train_loss", {0.1: 1, 0.2: 2, 0.3: 3}),
+        ("seconds", "long"),
+        ("seconds", None),
+        ("best_epoch", 4),
+        ("best_epoch", 1.5),
+    ],
+)
+def test_a_forged_log_is_not_resumed(tmp_path, name, value):
+    run(tmp_path)
+    saved = checkpoint.load(tmp_path / "last.pth", "toy")
+    assert len(saved["log"]["val_acc"]) == 3
+    saved["log"][name] = value
+    checkpoint.save(tmp_path / "last.pth", saved)
+    with pytest.raises(UserError, match=r"last\.pth is not complete"):
+        run(tmp_path, resume=True)
+
+
+def test_what_does_not_belong_in_a_log_is_left_behind(tmp_path):
+    run(tmp_path)
+    saved = checkpoint.load(tmp_path / "last.pth", "toy")
+    saved["log"]["extra"] = torch.ones(3)
+    checkpoint.save(tmp_path / "last.pth", saved)
+    assert "extra" not in run(tmp_path, resume=True)[1]
