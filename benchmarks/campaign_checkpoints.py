@@ -121,21 +121,18 @@ def odd_settings(good: dict) -> Iterator[Spoilt]:
             yield Spoilt(f"setting {name} is the odd value number {number}", put(name, new))
 
 
-def rubbish_checkpoints(good: dict, trap: Path, spared: str | None = None) -> st.SearchStrategy:
-    """The checkpoint `good`, spoilt in its bytes, in its archive, in its values or with code to be run.
-
-    Nothing is put in place of the entry `spared`.
-    """
+def rubbish_checkpoints(good: dict, trap: Path) -> st.SearchStrategy:
+    """The checkpoint `good`, spoilt in its bytes, in its archive, in its values or with code to be run."""
     whole = saved(good)
     odd = values | st.integers(0, len(odd_objects()) - 1).map(lambda number: odd_objects()[number])
-    in_values = spoilt_value(good, odd, most=2, spared=spared).map(
+    in_values = spoilt_value(good, odd, most=2).map(
         lambda done: Spoilt(done[0], lambda path: torch.save(done[1], path))
     )
     settings = spoilt_value(good["settings"], odd, most=2).map(
         lambda done: Spoilt(f"settings {done[0]}", lambda path: torch.save(good | {"settings": done[1]}, path))
     )
     traps = st.builds(Trap, st.just(str(trap)), st.integers(0, 3))
-    in_torch = spoilt_value(good, traps, most=1, spared=spared).map(
+    in_torch = spoilt_value(good, traps, most=1).map(
         lambda done: Spoilt(f"code to be run, {done[0]}", lambda path: torch.save(done[1], path))
     )
     in_pickle = st.builds(

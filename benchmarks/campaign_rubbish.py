@@ -124,7 +124,7 @@ def spoil_settings(work: Path, count: int, tally: Tally) -> None:
 
 
 def spoil_resumable(work: Path, count: int, tally: Tally) -> None:
-    """last.pth, which --resume reads; its log, which only a forger could change, is spared."""
+    """last.pth, which --resume reads."""
     folder, trap = work / "resumed", work / "trap"
 
     def score(model, batch):
@@ -150,7 +150,7 @@ def spoil_resumable(work: Path, count: int, tally: Tally) -> None:
         read(tally, "last.pth", spoilt, lambda: go_on(1))
         tally.check(not trap.exists(), f"last.pth, {spoilt}: code inside was run")
 
-    draw(rubbish_checkpoints(good, trap, spared="log"), count, attempt)
+    draw(rubbish_checkpoints(good, trap), count, attempt)
 
 
 def spoil_results(work: Path, count: int, tally: Tally) -> None:
