@@ -51,11 +51,14 @@ class Settings:
     at_once: int = setting(2, "trainings at a time, one thread each", minimum=1)
 
 
+def data_of(run: Run) -> Path:
+    return HERE / "data" / (f"digits{run.num_digits}" if run.num_digits != 3 else "")
+
+
 def perform(name: str, folder: Path) -> dict:
     """Train one run in `folder` and verify its best model."""
     this = RUNS[name]
-    data = HERE / "data" / (f"digits{this.num_digits}" if this.num_digits != 3 else "")
-    _call("generate_data.py", "--num-digits", this.num_digits, "--train-size", this.train_size, "--output-dir", data)
+    data = data_of(this)
     _call("train.py", *this.flags, "--data-dir", data, "--output-dir", folder, "--device", "cpu")
     model, _, _ = load_model(folder / "best_model.pth")
     log = read_json(folder / "training_log.json", "run robustness.py again.")
@@ -88,11 +91,12 @@ def _call(script: str, *flags) -> None:
 
 def main(settings: Settings) -> None:
     path = settings.output_dir / "robustness.json"
-    if any(RUNS[name].num_digits == 3 for name in settings.runs):
-        _call("generate_data.py")  # once, before two runs ask for the same file
+    wanted = {data_of(RUNS[name]): RUNS[name] for name in settings.runs}
+    for data, its in wanted.items():  # before, and once: runs at the same time would be in each other's way
+        _call("generate_data.py", "--num-digits", its.num_digits, "--train-size", its.train_size, "--output-dir", data)
     with ThreadPoolExecutor(settings.at_once) as pool:
-        wanted = pool.map(lambda name: perform(name, settings.output_dir / "seeds" / name), settings.runs)
-        for name, result in zip(settings.runs, wanted, strict=True):
+        finished = pool.map(lambda name: perform(name, settings.output_dir / "seeds" / name), settings.runs)
+        for name, result in zip(settings.runs, finished, strict=True):
             # Read again each time: another call of this script may have finished other runs meanwhile.
             results = (read_json(path, "delete it.")["runs"] if path.exists() else {}) | {name: result}
             write_json(path, {"runs": {name: results[name] for name in RUNS if name in results}, **provenance()})
