@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lab.heads import HeadTap, replace, scale, zero
-from problem1.attention import MultiHeadAttention, create_causal_mask, scaled_dot_product_attention
+from problem1.attention import MultiHeadAttention, create_causal_mask, scaled_dot_product_attention, softmax
 
 SHAPES = [(5, 8), (2, 5, 8), (2, 3, 5, 8), (2, 1, 3, 5, 8)]
 
@@ -36,6 +36,15 @@ def test_agrees_with_torch_for_any_leading_dimensions(shape, masked):
     assert not masked or (weights[~mask] == 0).all()
     gradient = torch.randn_like(output)
     close(torch.autograd.grad(output, (q, k, v), gradient), torch.autograd.grad(expected, (q, k, v), gradient))
+
+
+@given(st.integers(0, 40), st.sampled_from([1e-30, 1.0, 50.0, 1e4, 1e30]), st.integers(0, 1000))
+def test_softmax_is_torchs_short_or_long(width, size, seed):
+    scores = (torch.randn(3, 2, width, generator=torch.Generator().manual_seed(seed)) * size).requires_grad_()
+    close(softmax(scores), torch.softmax(scores, -1))
+    gradient = torch.randn_like(scores)
+    mine, theirs = (torch.autograd.grad(f(scores), scores, gradient)[0] for f in (softmax, lambda x: x.softmax(-1)))
+    close(mine, theirs, 1e-5)
 
 
 @pytest.mark.parametrize("kind", [torch.bool, torch.long, torch.float])

@@ -117,6 +117,7 @@ GOOD = {"input": [3, 4, 7, 10, 1, 5, 9], "target": [0, 5, 0, 6]}
         (json.dumps([{**GOOD, "input": [10, 4, 10]}]), "one 10"),
         (json.dumps([{**GOOD, "input": [10]}]), "one 10"),
         (json.dumps([GOOD, {"input": [1, 10, 2], "target": [0, 3]}]), "3 tokens where the rows before have 7"),
+        (json.dumps([{"input": [9] * 5000 + [10] + [9] * 5000, "target": [1] * 5001}]), "5,000 digits, more than 100"),
         ("[" * 100_000, "JSON"),
     ],
 )

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from lab import checkpoint
+from problem1 import robustness
+from problem1.train import load_model
 from tests.conftest import ROOT
 
 TINY = [
@@ -191,6 +193,32 @@ def test_paths_are_where_the_user_stands(tmp_path, script, data):
 )
 def test_impossible_flags(refused, flags, words):
     refused("problem1/train.py", *flags, words=words)
+
+
+def test_products_in_bfloat16_are_for_training_alone(data, tmp_path):
+    """The checkpoint says how it was trained, and is asked in float32 as any other."""
+    subprocess.run(command(data, tmp_path, "--precision", "bfloat16"), check=True, capture_output=True)
+    model, settings, _ = load_model(tmp_path / "best_model.pth")
+    assert settings.precision == "bfloat16" and torch.get_float32_matmul_precision() == "highest"
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_a_checkpoint_from_before_there_were_precisions(data, undisturbed, tmp_path):
+    content = torch.load(undisturbed / "best_model.pth", weights_only=True)
+    del content["settings"]["precision"]
+    torch.save(content, tmp_path / "old.pth")
+    assert load_model(tmp_path / "old.pth")[1].precision == "float32"
+
+
+def test_two_runs_of_the_robustness_study_at_once(tmp_path, monkeypatch, data):
+    """They ask for the same rows, which are made before either begins."""
+    its = robustness.Run("tiny", (*TINY, "--seed", "4"), num_digits=2, train_size=64)
+    monkeypatch.setattr(robustness, "RUNS", {"first": its, "second": its})
+    monkeypatch.setattr(robustness, "data_of", lambda run: tmp_path / "data")
+    robustness.main(robustness.Settings(("first", "second"), tmp_path))
+    runs = json.loads((tmp_path / "robustness.json").read_text())["runs"]
+    assert [*runs] == ["first", "second"] and runs["first"]["pairs"] == runs["second"]["pairs"] == 8100
+    assert runs["first"]["errors"] == runs["second"]["errors"] and runs["first"]["steps"] == 24
 
 
 def test_broken_data_is_named(refused, tmp_path, data):
