@@ -147,7 +147,7 @@ def spoil_resumable(work: Path, count: int, tally: Tally) -> None:
         remove(folder / "last.pth")
         (folder / "best_model.pth").write_bytes(kept)
         spoilt.put(folder / "last.pth")
-        read(tally, "last.pth", spoilt, lambda: go_on(1))
+        read(tally, "last.pth", spoilt, lambda: go_on(2))
         tally.check(not trap.exists(), f"last.pth, {spoilt}: code inside was run")
 
     draw(rubbish_checkpoints(good, trap), count, attempt)

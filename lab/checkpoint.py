@@ -1,6 +1,7 @@
 """Checkpoints: a model's weights with the settings that rebuild it; opened without running what is inside."""
 
 import io
+import math
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -50,6 +51,8 @@ def load(path: Path, kind: str) -> dict:
         raise UserError(f"{path} lacks its settings or its weights: {REMEDY}")
     if not _is_plain(loaded["settings"]):
         raise UserError(f"{path} holds settings that no script of this project writes: {REMEDY}")
+    if "optimizer" in loaded and not _goes_on(loaded["optimizer"], loaded["model"]):
+        raise UserError(f"{path} holds no state that training could go on from: start anew without --resume.")
     return loaded
 
 
@@ -72,6 +75,42 @@ def _is_plain(value) -> bool:
     return True
 
 
+def _goes_on(optimizer, weights: dict) -> bool:
+    """Whether this is the state of the training loop's AdamW for these weights: first matrices, then vectors."""
+    ours = torch.optim.AdamW([torch.zeros(1)], fused=True).state_dict()["param_groups"][0]
+    try:
+        weights = sorted(weights.values(), key=lambda tensor: tensor.ndim < 2)
+        matrices, vectors = groups = [dict(group.items()) for group in optimizer["param_groups"]]
+        if [*matrices["params"], *vectors["params"]] != [*range(len(weights))]:
+            return False
+        for group in groups:
+            numbers = [group["lr"], group["weight_decay"], *group["betas"]]
+            fixed = ours.keys() - {"params", "lr", "weight_decay", "betas"}
+            if not all(type(number) is float and 0 <= number < math.inf for number in numbers) or len(numbers) != 4:
+                return False
+            if any(type(group[name]) is not type(ours[name]) or group[name] != ours[name] for name in fixed):
+                return False
+        for number, entry in optimizer["state"].items():
+            steps, means, squares = entry["step"], entry["exp_avg"], entry["exp_avg_sq"]
+            if len(entry) != 3 or type(number) is not int or not all(map(_is_ordinary, (steps, means, squares))):
+                return False
+            if steps.ndim or steps < 1 or not means.shape == squares.shape == weights[number].shape:
+                return False
+            if (squares < 0).any():
+                return False
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_ordinary(tensor) -> bool:
+    """Whether this is a tensor of finite floats that has the memory it claims."""
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.device.type != "cpu":
+        return False
+    held = tensor.dtype in FLOATS and tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
+    return held and bool(torch.isfinite(tensor).all())
+
+
 def rebuild(build: Callable[[], nn.Module], weights: dict, where: Path | str) -> nn.Module:
     """The model that `build` makes, with `weights` in it, if names and shapes agree and all is finite.
 
@@ -89,12 +128,8 @@ def rebuild(build: Callable[[], nn.Module], weights: dict, where: Path | str) ->
                 f"{where} was made by a model of another shape: {name} is {found} "
                 f"instead of {tuple(expected[name].shape)}; {REMEDY}"
             )
-        claimed = tensor.numel() * tensor.element_size()
-        ordinary = tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.dtype in FLOATS
-        if not ordinary or tensor.untyped_storage().nbytes() < claimed:
-            raise UserError(f"{where}: {name} is not an ordinary tensor of floats; {REMEDY}")
-        if not torch.isfinite(tensor).all():
-            raise UserError(f"{where}: {name} holds numbers that are not finite; {REMEDY}")
+        if not _is_ordinary(tensor):
+            raise UserError(f"{where}: {name} is not an ordinary tensor of finite floats; {REMEDY}")
     model = build()
     model.load_state_dict(weights)
     return model

@@ -61,6 +61,8 @@ def key_numbers() -> str:
     seeds = [run for name, run in runs.items() if name.startswith("seed")]
     answer = ", ".join(f"{run['errors']:,}" for run in seeds)
     say(f"wrong sums with {len(seeds)} other seeds", f"{answer} of {seeds[0]['pairs']:,} each", READ[1])
+    run = runs["bfloat16"]
+    say("with matrix products in bfloat16 while training", f"{run['errors']:,} of {run['pairs']:,}", READ[1])
     for name, what in (("digits5", "five"), ("digits10", "ten")):
         run = runs[name]
         say(f"the same recipe with {what} digits", f"{run['errors']:,} wrong of {run['pairs']:,} fresh pairs", READ[1])

@@ -100,7 +100,7 @@ def linear(**changes):
         (linear(bias=None), "bias stands in only one"),
         (linear(extra=torch.zeros(1)), "extra stands in only one"),
         (linear(bias=[0.0, 0.0, 0.0]), "bias is list"),
-        (linear(bias=torch.full((3,), float("nan"))), "not finite"),
+        (linear(bias=torch.full((3,), float("nan"))), "not an ordinary tensor of finite"),
         (linear(bias=torch.zeros(3, dtype=torch.long)), "not an ordinary tensor"),
         (linear(weight=torch.zeros(1).expand(3, 3)), "not an ordinary tensor"),
     ],

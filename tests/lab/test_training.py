@@ -228,3 +228,52 @@ def test_what_does_not_belong_in_a_log_is_left_behind(tmp_path):
     saved["log"]["extra"] = torch.ones(3)
     checkpoint.save(tmp_path / "last.pth", saved)
     assert "extra" not in run(tmp_path, resume=True)[1]
+
+
+def forge(optimizer: dict, how: str) -> None:
+    state, groups = optimizer["state"][0], optimizer["param_groups"]
+    match how:
+        case "no groups":
+            del optimizer["param_groups"]
+        case "groups of something else":
+            optimizer["param_groups"] = torch.ones(2)
+        case "another number of weights":
+            groups[0]["params"].append(9)
+        case "another shape":
+            state["exp_avg"] = torch.zeros(2, 2)
+        case "more memory than there is":
+            state["exp_avg_sq"] = torch.ones(1).expand(2**20, 2**20)
+        case "negative squares":
+            state["exp_avg_sq"] = -torch.ones_like(state["exp_avg_sq"])
+        case "a number that is none":
+            state["exp_avg"][0] = float("nan")
+        case "an endless decay":
+            groups[0]["weight_decay"] = float("inf")
+        case "betas in words":
+            groups[1]["betas"] = ("0.9", "0.98")
+        case "uphill":
+            groups[0]["maximize"] = True
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "no groups",
+        "groups of something else",
+        "another number of weights",
+        "another shape",
+        "more memory than there is",
+        "negative squares",
+        "a number that is none",
+        "an endless decay",
+        "betas in words",
+        "uphill",
+    ],
+)
+def test_a_forged_optimizer_is_not_resumed(tmp_path, how):
+    run(tmp_path)
+    saved = torch.load(tmp_path / "last.pth", weights_only=True)
+    forge(saved["optimizer"], how)
+    torch.save(saved, tmp_path / "last.pth")
+    with pytest.raises(UserError, match=r"last\.pth holds no state that training could go on from"):
+        run(tmp_path, epochs=4, resume=True)
