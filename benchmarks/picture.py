@@ -27,9 +27,11 @@ def rows(parts: dict, brief: bool = False) -> list[tuple[str, str, str]]:
             for what, results in found[problem].items():
                 if not isinstance(results, dict):
                     continue
-                title = {"training": "training step", "evaluation": "evaluation pass"}.get(
-                    what, "evaluation pass at length " + what.rpartition("_")[2]
-                )
+                title = {
+                    "training": "training step",
+                    "training_of_twice_the_rows": "training step of twice the rows",
+                    "evaluation": "evaluation pass",
+                }.get(what, "evaluation pass at length " + what.rpartition("_")[2])
                 rivals = (("torch", "ours"), ("torch, with weights", "ours, weights kept"))
                 for rival, kept in rivals[:1] if brief else rivals:
                     mine = results.get(kept, results["ours"])

@@ -15,10 +15,13 @@ from lab.linear import ONEDNN
 from problem1.dataset import VOCAB_SIZE, every_pair, teacher_forced
 from problem1.model import Seq2SeqTransformer
 from problem1.train import PRECISIONS
+from problem1.train import Settings as AdditionSettings
 from problem2.dataset import draw
 from problem2.model import SortingClassifier
+from problem2.train import Settings as SortingSettings
 
-TRAINING_BATCH, EVALUATION_BATCH = 128, 2048
+ADDITION_BATCH, SORTING_BATCH = AdditionSettings.batch_size, SortingSettings.batch_size
+EVALUATION_BATCH = 2048
 LONG = 256  # a length at which problem 2 is asked, with fewer rows at a time
 LONG_ROWS = 8
 
@@ -114,25 +117,27 @@ class Sides:
 
 
 def addition(repetitions: int) -> dict:
-    """problem1's default sizes: training batch 128, evaluation batch 2048."""
+    """problem1's default sizes, a training step also of twice the rows."""
     torch.manual_seed(0)
     sides = Sides(Seq2SeqTransformer(VOCAB_SIZE), rivals.seq2seq_twin, repetitions)
-    *inputs, labels = addition_rows(TRAINING_BATCH)
+    *inputs, labels = addition_rows(ADDITION_BATCH)
+    *twice, more = addition_rows(2 * ADDITION_BATCH)
     *many, _ = addition_rows(EVALUATION_BATCH)
     return {
         "rival": "nn.Transformer",
         "largest_difference": same_outputs(sides.ours, sides.twin, tuple(inputs)),
         "training": sides.training(tuple(inputs), labels),
+        "training_of_twice_the_rows": sides.training(tuple(twice), more),
         "evaluation": sides.evaluation(tuple(many)),
     }
 
 
 def sorting(repetitions: int) -> dict:
-    """problem2's default sizes: training batch 128 of lengths 8 to 16; evaluation in range and at length 256."""
+    """problem2's default sizes: a training batch of lengths 8 to 16; evaluation in range and at length 256."""
     torch.manual_seed(0)
     sides = Sides(SortingClassifier(d_ff=128), rivals.classifier_twin, repetitions)
     rows = draw(EVALUATION_BATCH, 8, 16, torch.Generator().manual_seed(0))
-    batch, labels = (rows.sequences[:TRAINING_BATCH],), rows.labels[:TRAINING_BATCH]
+    batch, labels = (rows.sequences[:SORTING_BATCH],), rows.labels[:SORTING_BATCH]
     long = (draw(LONG_ROWS, LONG, LONG, torch.Generator().manual_seed(0)).sequences,)
     return {
         "rival": "nn.TransformerEncoder",
@@ -154,7 +159,7 @@ def share_of_peak(repetitions: int) -> dict:
     peaks = interleaved(products, repetitions)
     peak = {name: 2 * PEAK_SIZE**3 / min(seconds) for name, seconds in peaks.items()}
     candidates, operations, rows = {}, {}, {}
-    for batch in (TRAINING_BATCH, 2 * TRAINING_BATCH, 8 * TRAINING_BATCH):
+    for batch in (ADDITION_BATCH, 2 * ADDITION_BATCH, 16 * ADDITION_BATCH):
         *inputs, labels = addition_rows(batch)
         for name in PRECISIONS:
             torch.manual_seed(0)
@@ -187,7 +192,7 @@ GROUPS = {  # what PyTorch's operations are for people
 
 def where_time_goes(steps: int = 20) -> dict[str, float]:
     """Shares of a training step of problem 1 by kind of operation, profiled."""
-    *inputs, labels = addition_rows(TRAINING_BATCH)
+    *inputs, labels = addition_rows(ADDITION_BATCH)
     step = training_step(Seq2SeqTransformer(VOCAB_SIZE), inputs, labels)
     step()
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
