@@ -22,7 +22,7 @@ from problem1.verify import verify
 
 MARKS = (0.995, 1.0)  # validation accuracies that are waited for
 USUAL_EPOCHS = 50
-HALF = {"epochs": 16, "lr": 3e-3}  # half the default recipe's schedule: for the marks, not for the rarest sums
+HALF = {"epochs": 20, "batch_size": 128, "lr": 3e-3}  # a shorter schedule: for the marks, not for the rarest sums
 
 
 def model(seed: int) -> Seq2SeqTransformer:

@@ -63,7 +63,7 @@ def rows(parts: dict, brief: bool = False) -> list[tuple[str, str, str]]:
         )
     for this in parts.get("loops", {}).get("runs", []):
         usual = this["usual"]
-        for name, schedule in (("ours", "the default"), ("ours_half", "half the")):
+        for name, schedule in (("ours", "the default"), ("ours_half", "a shorter")):
             for mark, times in this[name]["ratio"].items():
                 if times is None:
                     continue
@@ -74,7 +74,7 @@ def rows(parts: dict, brief: bool = False) -> list[tuple[str, str, str]]:
                 out.append((what, "the usual recipe", f"{more}{times:.1f}x ({mine:.0f} s, {theirs})"))
         errors = ", ".join(
             f"{what} {this[name]['errors_of_all_pairs']:,}"
-            for name, what in (("ours", "ours"), ("ours_half", "with half the schedule"), ("usual", "usual recipe"))
+            for name, what in (("ours", "ours"), ("ours_half", "with a shorter schedule"), ("usual", "usual recipe"))
         )
         out.append((f"wrong of all {usual['pairs']:,} sums after that", "the usual recipe", errors))
         bfloat16 = this["ours_bfloat16"]

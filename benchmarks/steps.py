@@ -183,7 +183,7 @@ def share_of_peak(repetitions: int) -> dict:
 
 GROUPS = {  # what PyTorch's operations are for people
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm"),
-    "softmax": ("aten::_softmax", "aten::_softmax_backward_data"),
+    "softmax and scaling": tuple(f"aten::{name}" for name in ("amax", "sub", "exp_", "div", "neg", "mul")),
     "copies (heads split and combined)": ("aten::copy_",),
     "ReLU": ("aten::clamp_min", "aten::threshold_backward"),
     "layer norms": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),

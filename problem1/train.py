@@ -53,8 +53,8 @@ class Settings:
     weight_decay: float = setting(0.5, "AdamW's pull of the weights towards zero", minimum=0)
     precision: str = setting(
         "float32",
-        "of matrix products in training; bfloat16 is faster on processors that have it and ends as exact "
-        "(benchmarks/results.json)",
+        "of matrix products in training; bfloat16 is faster for large batches on processors that have it, and less "
+        "sure of the rarest sums",
         choices=(*PRECISIONS,),
     )
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
