@@ -1,7 +1,7 @@
 """A linear layer that asks for answers faster: the same numbers as nn.Linear's, up to rounding.
 
 PyTorch gives float32 products to MKL, which on AMD processors leaves half of each vector unused. oneDNN, which PyTorch
-brings along as well, does not: on such a machine it takes half the time, on others the same. It is asked wherever no
+brings along as well, does not: it takes half the time on the AMD EPYC it was measured on. It is asked wherever no
 gradient is wanted, which is where most of the time of an exhaustive check goes; training stays with nn.Linear.
 """
 

@@ -64,3 +64,17 @@ def test_without_onednn(monkeypatch):
 def test_wrong_width_is_refused():
     with torch.no_grad(), pytest.raises(RuntimeError):
         Linear(16, 8)(torch.randn(5, 15))
+
+
+@pytest.mark.skipif(not linear.ONEDNN, reason="this PyTorch has no oneDNN")
+@pytest.mark.parametrize("onednn", [True, False])
+def test_answers_are_asked_of_onednn_and_gradients_of_torch(monkeypatch, onednn):
+    monkeypatch.setattr(linear, "ONEDNN", onednn)
+    asked, forward = [], nn.Linear.forward
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: asked.append(1) or forward(self, x))
+    layer, x = Linear(16, 8), torch.randn(5, 16)
+    layer(x)
+    assert len(asked) == 1
+    with torch.no_grad():
+        layer(x)
+    assert len(asked) == (1 if onednn else 2)
