@@ -73,7 +73,7 @@ $(P2)/extrapolation/extrapolation_results.json: $(P2)/sinusoidal/training_log.js
 
 # --- longer studies: their results are committed ------------------------------------------------------------
 
-seeds: | $(VENV)/ready  ## addition again: five seeds, another width, five and ten digits; text with every scheme (half an hour)
+seeds: | $(VENV)/ready  ## addition again: five seeds, another width, five and ten digits; text with every scheme (forty minutes)
 	$(PY) problem1/robustness.py
 	$(PY) problem1/text/study.py
 

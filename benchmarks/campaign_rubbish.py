@@ -136,7 +136,7 @@ def spoil_resumable(work: Path, count: int, tally: Tally) -> None:
         x = torch.randn(16, 3)
         rows = (x, x.sum(1))
         task = Task("toy", rows, rows, rows, score)
-        train_task(torch.nn.Linear(3, 1), task, Recipe(epochs, 8, 1e-2), {"seed": 5}, folder, 5, True)
+        train_task(torch.nn.Linear(3, 1), task, Recipe(epochs, 8, 1e-2, average=0.9), {"seed": 5}, folder, 5, True)
 
     with contextlib.redirect_stdout(io.StringIO()):
         go_on(1)

@@ -63,18 +63,18 @@ def rows(parts: dict, brief: bool = False) -> list[tuple[str, str, str]]:
         )
     for this in parts.get("loops", {}).get("runs", []):
         usual = this["usual"]
-        for name, schedule in (("ours", "the default"), ("ours_half", "a shorter")):
+        for name, manner in (("ours", ""), ("ours_unaveraged", ", without the mean of the weights")):
             for mark, times in this[name]["ratio"].items():
                 if times is None:
                     continue
                 mine, theirs = this[name]["seconds_to"][mark], usual["seconds_to"][mark]
                 theirs = f"never in {usual['seconds']:.0f} s" if theirs is None else f"{theirs:.0f} s"
                 more = "more than " if theirs.startswith("never") else ""
-                what = f"training to {float(mark):.1%} of validation, {schedule} schedule"
+                what = f"training to {float(mark):.1%} of validation{manner}"
                 out.append((what, "the usual recipe", f"{more}{times:.1f}x ({mine:.0f} s, {theirs})"))
         errors = ", ".join(
             f"{what} {this[name]['errors_of_all_pairs']:,}"
-            for name, what in (("ours", "ours"), ("ours_half", "with a shorter schedule"), ("usual", "usual recipe"))
+            for name, what in (("ours", "ours"), ("ours_unaveraged", "without the mean"), ("usual", "usual recipe"))
         )
         out.append((f"wrong of all {usual['pairs']:,} sums after that", "the usual recipe", errors))
         bfloat16 = this["ours_bfloat16"]

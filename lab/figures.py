@@ -97,8 +97,11 @@ def draw_training_curves(log: dict, path: Path) -> None:
         right.plot(epochs, log[f"{name}_acc"], **style)
     left.set(xlabel="epoch", ylabel="loss (cross-entropy)", yscale="log")
     right.set(xlabel="epoch", ylabel="accuracy", ylim=(-0.02, 1.02))
-    for axes in (left, right):
+    for axes, corner in ((left, "lower left"), (right, "lower right")):  # where a loss and an accuracy never are
         axes.axvline(log["best_epoch"], color="#999999", linewidth=1)
-        axes.legend(loc="center right")
+        axes.legend(loc=corner)
     best, accuracy = log["best_epoch"], log["test_acc"]
-    save(figure, path, f"Best validation at epoch {best} (grey line); test accuracy with its weights: {accuracy:.2%}.")
+    caption = f"Best validation at epoch {best} (grey line); test accuracy with its weights: {accuracy:.2%}."
+    if log["config"].get("average"):
+        caption += "\nValidated and kept is the running mean of the weights, right sooner than the weights in training."
+    save(figure, path, caption)

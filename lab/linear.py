@@ -15,7 +15,8 @@ class Linear(nn.Linear):
     """x [..., in_features] -> x Wᵀ + b [..., out_features]"""
 
     def forward(self, x: Tensor) -> Tensor:
-        plain = x.device.type == "cpu" and x.dtype == self.weight.dtype == torch.float32
-        if ONEDNN and plain and x.numel() and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu"):
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return super().forward(x)
+        if torch.is_grad_enabled() or not ONEDNN or not x.numel() or torch.is_autocast_enabled("cpu"):
+            return super().forward(x)
+        if x.device.type != "cpu" or not x.dtype == self.weight.dtype == torch.float32:
+            return super().forward(x)
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")

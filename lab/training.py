@@ -8,6 +8,7 @@ epoch alone. So a run that is killed and resumed at the last finished epoch ends
 was never interrupted, with no generator state to save.
 """
 
+import copy
 import hashlib
 import math
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from lab import checkpoint, parallel
@@ -52,6 +54,7 @@ class Recipe:
     weight_decay: float = 0.5
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
+    average: float = 0.0  # validated and kept: the running mean of the weights over about 1 / (1 - average) steps
     epoch_rows: int | None = None  # rows drawn for an epoch, where that is not all of them
 
     def lr_at(self, step: int, steps: int) -> float:
@@ -60,6 +63,10 @@ class Recipe:
         if step < warmup:
             return self.lr * (step + 1) / warmup
         return self.lr * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+
+    def average_at(self, step: int) -> float:
+        """What the running mean keeps of itself at step 0, 1, …: less at first, while earlier weights are far worse."""
+        return min(self.average, (step + 1) / (step + 10))
 
 
 @torch.no_grad()
@@ -92,7 +99,8 @@ def train(
 ) -> dict:
     """Train, keep the best and the last checkpoint, write the log and the curves; returns the log.
 
-    best_model.pth       weights after the epoch of the highest validation accuracy (of those, the lowest loss)
+    best_model.pth       weights after the epoch of the highest validation accuracy (of those, the lowest loss);
+                         with recipe.average it is the running mean that is validated and kept
     last.pth             all that `resume` needs
     training_log.json    written when the run has ended
     training_curves.png
@@ -117,10 +125,11 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
     drawn = min(recipe.epoch_rows or count, count)
     per_epoch = math.ceil(drawn / recipe.batch_size)
     steps = per_epoch * recipe.epochs
+    averaged = copy.deepcopy(model) if recipe.average else model
     optimizer = _optimizer(model, recipe)
     log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     if resume:
-        log = _restore(output_dir / "last.pth", task.kind, settings, model, optimizer, log)
+        log = _restore(output_dir / "last.pth", task.kind, settings, model, optimizer, averaged, log)
     done = len(log["val_acc"])
 
     bar = tqdm(
@@ -154,6 +163,9 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
             for group in optimizer.param_groups:
                 group["lr"] = recipe.lr_at(step, steps)
             optimizer.step()
+            if averaged is not model:
+                move_towards = get_ema_multi_avg_fn(recipe.average_at(step))
+                move_towards([*averaged.parameters()], [*model.parameters()], None)
             sums += torch.stack([losses.detach().sum(), right.sum()])
             bar.update()
             if number % 10 == 9 and not bar.disable:
@@ -162,7 +174,7 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
                 last = f", val {log['val_acc'][-1]:.2%}" if log["val_acc"] else ""
                 bar.set_postfix_str(f"epoch {epoch + 1}, loss {loss:.4f}, exact {accuracy:.2%}{last}", refresh=False)
         train_loss, train_acc = (parallel.total(sums) / drawn).tolist()
-        val_loss, val_acc = evaluate(model, task.val, task.score)
+        val_loss, val_acc = evaluate(averaged, task.val, task.score)
         for name, value in zip(COLUMNS, (train_loss, train_acc, val_loss, val_acc), strict=True):
             log[name].append(value)
         better = _is_best(log)
@@ -181,8 +193,14 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
                 for name in ("training_log.json", "training_curves.png"):
                     (output_dir / name).unlink(missing_ok=True)
             if better:
-                checkpoint.save(output_dir / "best_model.pth", {**header, "model": model.state_dict()})
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log, "code": code()}
+                checkpoint.save(output_dir / "best_model.pth", {**header, "model": averaged.state_dict()})
+            state = {
+                "model": model.state_dict(),
+                "averaged": averaged.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "log": log,
+                "code": code(),
+            }
             checkpoint.save(output_dir / "last.pth", {**header, **state})
     bar.close()
     return _finish(model, task, settings, output_dir, log)
@@ -209,7 +227,7 @@ def _is_best(log: dict) -> bool:
     return all(ranks[-1] > rank for rank in ranks[:-1])
 
 
-def _restore(path: Path, kind: str, settings: dict, model, optimizer, fresh_log: dict) -> dict:
+def _restore(path: Path, kind: str, settings: dict, model, optimizer, averaged, fresh_log: dict) -> dict:
     if not path.exists():
         if parallel.rank() == 0:
             print(f"nothing to resume in {path.parent}: starting from the beginning.")
@@ -230,7 +248,10 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, fresh_log:
                 "--resume, or delete the file."
             )
         model.load_state_dict(saved["model"])
+        averaged.load_state_dict(saved["averaged"])
         optimizer.load_state_dict(saved["optimizer"])
+        if not all(parameter.isfinite().all() for its in (model, averaged) for parameter in its.parameters()):
+            raise ValueError("weights must be finite")
         log = _as_log(saved["log"])
         done = len(log["val_acc"])
     except (KeyError, ValueError, TypeError, AttributeError, RuntimeError):

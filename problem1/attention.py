@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
     def split_heads(self, x: Tensor) -> Tensor:
         """[B, T, d_model] -> [B, H, T, d_head]"""
         # A copy, but one that the products of queries, keys and values would each make themselves, and more slowly.
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).contiguous()
+        return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2).contiguous()
 
     def combine_heads(self, x: Tensor) -> Tensor:
         """[B, H, T, d_head] -> [B, T, d_model]: head h fills columns h·d_head … (h+1)·d_head - 1"""

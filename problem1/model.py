@@ -52,9 +52,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.inner(x)
-        # In place where no gradient is wanted: one large tensor less to fill.
-        hidden = torch.relu(hidden) if torch.is_grad_enabled() else torch.relu_(hidden)
+        hidden = torch.relu_(self.inner(x))  # in place: one large tensor less to fill
         return self.outer(self.dropout(hidden))
 
 

@@ -43,14 +43,21 @@ class Settings:
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder for checkpoints, log and curves", metavar="DIR")
     batch_size: int = setting(64, "rows in a step", minimum=1)
-    epochs: int = setting(32, "passes over the training rows", minimum=1)
+    epochs: int = setting(24, "passes over the training rows", minimum=1)
     lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int = setting(64, "width of the model", minimum=1, maximum=8192)
     num_heads: int = setting(4, "attention heads in each attention", minimum=1, maximum=8192)
     num_layers: int = setting(2, "layers of the encoder, and of the decoder", minimum=1, maximum=64)
     d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1, maximum=65536)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
-    weight_decay: float = setting(0.5, "AdamW's pull of the weights towards zero", minimum=0)
+    weight_decay: float = setting(1.0, "AdamW's pull of the weights towards zero", minimum=0)
+    average: float = setting(
+        0.995,
+        "share of itself that the running mean of the weights keeps in a step; the mean is what is validated and "
+        "kept (0: the weights of the moment)",
+        minimum=0,
+        maximum=0.9999,
+    )
     precision: str = setting(
         "float32",
         "of matrix products in training; bfloat16 is faster for large batches on processors that have it, and less "
@@ -74,6 +81,11 @@ def build(settings: Settings, num_digits: int) -> Seq2SeqTransformer:
         settings.dropout,
         longest,
     )
+
+
+def recipe(settings: Settings) -> Recipe:
+    changes = {"weight_decay": settings.weight_decay, "average": settings.average}
+    return Recipe(settings.epochs, settings.batch_size, settings.lr, **changes)
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[Seq2SeqTransformer, Settings, int]:
@@ -101,11 +113,10 @@ def main(settings: Settings) -> None:
     torch.manual_seed(settings.seed)
     model = build(settings, num_digits).to(device)
     task = Task(KIND, *((sums.sources, sums.targets) for sums in rows.values()), score, swap_columns)
-    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
     log = train(
         model,
         task,
-        recipe,
+        recipe(settings),
         as_plain(settings) | {"num_digits": num_digits},
         settings.output_dir,
         settings.seed,

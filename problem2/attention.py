@@ -29,7 +29,7 @@ def scaled_dot_product_attention(
     scores = (Q / math.sqrt(Q.shape[-1])) @ K.transpose(-2, -1)
     if bias is not None:
         scores = scores + bias
-    if mask is None:
+    if mask is None or mask.all():  # nothing is left out: a pass over the scores less
         weights = torch.softmax(scores, dim=-1)
         return weights @ V, weights
     forbidden = mask == 0
@@ -66,7 +66,7 @@ class MultiHeadAttention(nn.Module):
     def split_heads(self, x: Tensor) -> Tensor:
         """[B, T, d_model] -> [B, H, T, d_head]"""
         # A copy, but one that the products of queries, keys and values would each make themselves, and more slowly.
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).contiguous()
+        return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2).contiguous()
 
     def combine_heads(self, x: Tensor) -> Tensor:
         """[B, H, T, d_head] -> [B, T, d_model]: head h fills columns h·d_head … (h+1)·d_head - 1"""

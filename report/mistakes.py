@@ -103,8 +103,8 @@ def given_first_digit(settings: addition.Settings, rows: dict[str, Sums], ignore
     name = "first_digit_given" + ("" if ignored is None else f"_and_{ignored}_ignored")
     score = score_given_first(ignored)
     task = Task(f"faulty/{name}", *((sums.sources, sums.targets) for sums in rows.values()), score, swap_columns)
-    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
-    log = train(model, task, recipe, as_plain(settings), settings.output_dir / name, settings.seed, False)
+    folder = settings.output_dir / name
+    log = train(model, task, addition.recipe(settings), as_plain(settings), folder, settings.seed, False)
     test = rows["test"]
     without = greedy_without_each_head(model, test, 1)
     return {

@@ -26,10 +26,10 @@ def a_task(rows=50, seed=0, **changes) -> Task:
     return Task(**{"kind": "toy", "score": score, **parts, **changes})
 
 
-def run(tmp_path, task=None, epochs=3, resume=False, lr=1e-2, **settings):
+def run(tmp_path, task=None, epochs=3, resume=False, lr=1e-2, average=0.0, **settings):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
-    recipe = Recipe(epochs, 8, lr, warmup_steps=3)
+    recipe = Recipe(epochs, 8, lr, warmup_steps=3, average=average)
     log = train(model, task or a_task(), recipe, {"seed": 5, **settings}, tmp_path, 5, resume)
     return model, log
 
@@ -55,9 +55,10 @@ def test_same_seed_same_bits_and_another_seed_others(tmp_path):
     assert not torch.equal(first[0].weight, other[0].weight)
 
 
+@pytest.mark.parametrize("average", [0.0, 0.9])
 @pytest.mark.parametrize("stop_after", [1, 2, 4])
-def test_stopped_and_resumed_is_the_same_to_the_bit(tmp_path, stop_after):
-    whole, whole_log = run(tmp_path / "whole", epochs=5)
+def test_stopped_and_resumed_is_the_same_to_the_bit(tmp_path, stop_after, average):
+    whole, whole_log = run(tmp_path / "whole", epochs=5, average=average)
     calls = 0
 
     def dies(model, batch):
@@ -68,11 +69,45 @@ def test_stopped_and_resumed_is_the_same_to_the_bit(tmp_path, stop_after):
         return score(model, batch)
 
     with pytest.raises(UserError, match="--resume"):
-        run(tmp_path / "parts", a_task(score=dies), epochs=5)
-    parts, parts_log = run(tmp_path / "parts", epochs=5, resume=True)
+        run(tmp_path / "parts", a_task(score=dies), epochs=5, average=average)
+    parts, parts_log = run(tmp_path / "parts", epochs=5, resume=True, average=average)
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), parts.parameters(), strict=True))
     for name in ("train_loss", "val_loss", "val_acc", "test_loss", "best_epoch"):
         assert whole_log[name] == parts_log[name]
+
+
+def test_what_is_validated_and_kept_is_the_running_mean_of_the_weights(tmp_path):
+    seen = []  # the weights as each step finds them, which is how the step before left them
+
+    def watching(model, batch):
+        if model.training:
+            seen.append(model.weight.detach().clone())
+        return score(model, batch)
+
+    model = nn.Linear(3, 1)
+    log = train(model, a_task(score=watching), Recipe(1, 8, 1e-1, average=0.6), {"seed": 5}, tmp_path, 5, False)
+    saved = checkpoint.load(tmp_path / "last.pth", "toy")
+    left = [*seen[1:], saved["model"]["weight"]]
+    mean = seen[0]
+    for step, weight in enumerate(left):
+        keep = min(0.6, (step + 1) / (step + 10))
+        mean = keep * mean + (1 - keep) * weight
+    kept = checkpoint.load(tmp_path / "best_model.pth", "toy")["model"]
+    torch.testing.assert_close(kept["weight"], mean)
+    torch.testing.assert_close(saved["averaged"]["weight"], mean)
+    assert not torch.allclose(kept["weight"], left[-1])
+    model.load_state_dict(kept)
+    assert log["val_loss"][-1] == evaluate(model, a_task().val, score)[0]
+
+
+def test_averaging_leaves_the_steps_themselves_alone(tmp_path):
+    for name, average in (("with", 0.9), ("without", 0.0)):
+        run(tmp_path / name, average=average)
+    files = [checkpoint.load(tmp_path / name / "last.pth", "toy") for name in ("with", "without")]
+    assert files[0]["log"]["train_loss"] == files[1]["log"]["train_loss"]
+    assert all(torch.equal(files[0]["model"][name], files[1]["model"][name]) for name in files[0]["model"])
+    assert not torch.equal(files[0]["averaged"]["0.weight"], files[0]["model"]["0.weight"])
+    assert torch.equal(files[1]["averaged"]["0.weight"], files[1]["model"]["0.weight"])
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path):
@@ -228,6 +263,28 @@ def test_what_does_not_belong_in_a_log_is_left_behind(tmp_path):
     saved["log"]["extra"] = torch.ones(3)
     checkpoint.save(tmp_path / "last.pth", saved)
     assert "extra" not in run(tmp_path, resume=True)[1]
+
+
+@pytest.mark.parametrize("key", ["model", "averaged"])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        None,
+        {},
+        {"0.weight": torch.ones(3)},
+        "not a number",
+    ],
+)
+def test_forged_weights_are_not_resumed(tmp_path, key, weights):
+    run(tmp_path, average=0.9)
+    saved = torch.load(tmp_path / "last.pth", weights_only=True)
+    if weights == "not a number":
+        saved[key]["0.weight"][0, 0] = math.nan
+    else:
+        saved[key] = weights
+    torch.save(saved, tmp_path / "last.pth")
+    with pytest.raises(UserError, match=r"last\.pth"):
+        run(tmp_path, epochs=4, resume=True, average=0.9)
 
 
 def forge(optimizer: dict, how: str) -> None:
