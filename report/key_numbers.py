@@ -65,7 +65,9 @@ def key_numbers() -> str:
     say("with matrix products in bfloat16 while training", f"{run['errors']:,} of {run['pairs']:,}", READ[1])
     for name, what in (("digits5", "five"), ("digits10", "ten")):
         run = runs[name]
-        say(f"the same recipe with {what} digits", f"{run['errors']:,} wrong of {run['pairs']:,} fresh pairs", READ[1])
+        schedule = f"{run['config']['epochs']} epochs of batches of {run['config']['batch_size']}"
+        answer = f"{run['errors']:,} wrong of {run['pairs']:,} fresh pairs"
+        say(f"with {what} digits, {schedule} of {run['train_size']:,} rows", answer, READ[1])
     answer = f"**{proof['failures']:,} wrong of {proof['situations']:,}**, which are all that any sum is made of"
     say("addition as text: situations of a place value", answer, READ[2])
     largest = sizes[-1]
