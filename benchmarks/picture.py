@@ -43,6 +43,7 @@ def rows(parts: dict, brief: bool = False) -> list[tuple[str, str, str]]:
         for key, step in steps_of_peak[:2] if brief else steps_of_peak:
             share = f"{step['share_of_float32_peak']:.0%}"
             share += f" ({step['share_of_onednn_peak']:.0%} of oneDNN's)" if step.get("share_of_onednn_peak") else ""
+            share += f", its products alone {step['products_alone']['share_of_float32_peak']:.0%}"
             share += f", {step['rows_a_second']:,.0f} rows a second"
             out.append((f"training step of {key}, {on}", "the float32 peak of `a @ b`", share))
         shares = ", ".join(f"{name} {share:.0%}" for name, share in found["where_time_goes"].items())

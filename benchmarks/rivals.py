@@ -81,7 +81,8 @@ class Kept:
 
 
 def copy_attention(ours, theirs: nn.MultiheadAttention) -> None:
-    projections = (ours.query, ours.key, ours.value)
+    """Weights of problem 1's attention (one projection, as torch has it) or of problem 2's (three)."""
+    projections = (ours.projections,) if hasattr(ours, "projections") else (ours.query, ours.key, ours.value)
     theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
     theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))
     theirs.out_proj.load_state_dict(ours.output.state_dict())

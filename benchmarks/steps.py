@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import rivals
@@ -20,6 +21,7 @@ from problem2.dataset import draw
 from problem2.model import SortingClassifier
 from problem2.train import Settings as SortingSettings
 
+aten = torch.ops.aten
 ADDITION_BATCH, SORTING_BATCH = AdditionSettings.batch_size, SortingSettings.batch_size
 EVALUATION_BATCH = 2048
 LONG = 256  # a length at which problem 2 is asked, with fewer rows at a time
@@ -148,17 +150,46 @@ def sorting(repetitions: int) -> dict:
     }
 
 
+# Every kind of matrix product in a step, and its like that writes into memory which is there already.
+PRODUCTS = {aten.mm.default: aten.mm.out, aten.addmm.default: aten.addmm.out, aten.bmm.default: aten.bmm.out}
+
+
+class Products(TorchDispatchMode):
+    """Notes every matrix product of what runs under it, to be done again alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **kwargs or {})
+        if function in PRODUCTS:
+            self.calls.append((PRODUCTS[function], args, torch.empty_like(result)))
+        return result
+
+    def again(self, precision: str):
+        """All of them, one after the other: the least that a step of these products can take."""
+
+        def run() -> None:
+            with products_in(precision), torch.no_grad():
+                for product, args, out in self.calls:
+                    product(*args, out=out)
+
+        return run
+
+
 def share_of_peak(repetitions: int) -> dict:
     """Matrix operations a second of a training step over the machine's peak, measured in turns; bf16 and more rows.
 
     "float32" is what `a @ b` reaches; oneDNN may reach more (lab/linear.py), and is then the machine's real peak.
+    "products_alone": what a step could reach that did nothing but its matrix products.
     """
     products = {"float32": matrix_product(), "bfloat16": matrix_product(dtype=torch.bfloat16)}
     if ONEDNN:
         products["float32, oneDNN"] = onednn_product()
     peaks = interleaved(products, repetitions)
     peak = {name: 2 * PEAK_SIZE**3 / min(seconds) for name, seconds in peaks.items()}
-    candidates, operations, rows = {}, {}, {}
+    candidates, alone, operations, rows = {}, {}, {}, {}
     for batch in (ADDITION_BATCH, 2 * ADDITION_BATCH, 16 * ADDITION_BATCH):
         *inputs, labels = addition_rows(batch)
         for name in PRECISIONS:
@@ -166,9 +197,13 @@ def share_of_peak(repetitions: int) -> dict:
             step = training_step(Seq2SeqTransformer(VOCAB_SIZE), inputs, labels, name)
             with FlopCounterMode(display=False) as counter:
                 step()
+            with Products() as products:
+                step()
             key = f"{batch} rows, {name}"
             candidates[key], operations[key], rows[key] = step, counter.get_total_flops(), batch
+            alone[key] = products.again(name)
     seconds = interleaved(candidates, max(5, repetitions // 3))
+    seconds_alone = interleaved(alone, max(5, repetitions // 3))
     steps = {}
     for key, values in seconds.items():
         median = summary(values)["median_ms"] / 1e3
@@ -177,7 +212,10 @@ def share_of_peak(repetitions: int) -> dict:
             "share_of_float32_peak": operations[key] / median / peak["float32"],
             "share_of_onednn_peak": operations[key] / median / peak["float32, oneDNN"] if ONEDNN else None,
             "rows_a_second": rows[key] / median,
+            "products_alone": summary(seconds_alone[key]),
         }
+        least = steps[key]["products_alone"]["median_ms"] / 1e3
+        steps[key]["products_alone"]["share_of_float32_peak"] = operations[key] / least / peak["float32"]
     return {"peak_operations_a_second": peak, "product_size": PEAK_SIZE, "steps": steps}
 
 

@@ -1,5 +1,9 @@
-"""Timing side by side: every repetition runs all candidates in turn, so that a busy moment meets all of them."""
+"""Timing side by side: every repetition runs all candidates in turn, so that a busy moment meets all of them.
 
+The order is drawn anew each time, so that none has always the same one before it, whose memory it finds in the cache.
+"""
+
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -10,15 +14,16 @@ PEAK_SIZE = 1024  # a square product of this size is as fast per operation as an
 
 
 def interleaved(candidates: dict[str, Callable[[], object]], repetitions: int) -> dict[str, list[float]]:
-    """{"ours": f, "torch": g} -> the seconds of each repetition: f g f g f g …, after three unmeasured rounds."""
+    """{"ours": f, "torch": g} -> the seconds of each repetition: f g, g f, f g, …, after three unmeasured rounds."""
     for _ in range(3):
         for candidate in candidates.values():
             candidate()
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    turns = random.Random(0)
     for _ in range(repetitions):
-        for name, candidate in candidates.items():
+        for name in turns.sample(list(candidates), len(candidates)):
             started = time.perf_counter()
-            candidate()
+            candidates[name]()
             seconds[name].append(time.perf_counter() - started)
     return seconds
 
@@ -35,7 +40,7 @@ def summary(seconds: Iterable[float]) -> dict[str, float]:
 
 
 def ratio(rival: list[float], ours: list[float]) -> float:
-    """How many times as long the rival takes: the median over repetitions, each pair measured one after the other."""
+    """How many times as long the rival takes: the median over repetitions, each pair of the same one."""
     return statistics.median(theirs / mine for theirs, mine in zip(rival, ours, strict=True))
 
 

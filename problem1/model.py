@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.heads import HeadTap
 from lab.linear import Linear
-from problem1.attention import MultiHeadAttention, create_causal_mask
+from problem1.attention import KEYS, QUERIES, VALUES, MultiHeadAttention, create_causal_mask
 
 
 class PositionalEncoding(nn.Module):
@@ -52,8 +52,9 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = torch.relu_(self.inner(x))  # in place: one large tensor less to fill
-        return self.outer(self.dropout(hidden))
+        # In place: one large tensor less to fill. As rows: what stands in a view autograd would copy first.
+        hidden = torch.relu_(self.inner(x.flatten(0, -2)))
+        return self.outer(self.dropout(hidden)).view(x.shape)
 
 
 class EncoderLayer(nn.Module):
@@ -96,19 +97,18 @@ class DecoderLayer(nn.Module):
         """`kept` (a dictionary, empty at first) holds keys and values from call to call: x is then only the
         tokens that are new, and what was computed for the earlier ones and for the memory is not computed again.
         """
-        normed = self.self_norm(x)
-        keys, values = self.self_attention.keys_and_values(normed, normed)
+        queries, keys, values = self.self_attention.project(self.self_norm(x))
         if kept:
             keys, values = torch.cat([kept["keys"], keys], 2), torch.cat([kept["values"], values], 2)
             memory_keys, memory_values = kept["memory"]
         else:
-            memory_keys, memory_values = self.cross_attention.keys_and_values(memory, memory)
+            memory_keys, memory_values = self.cross_attention.project(memory, KEYS, VALUES)
         if kept is not None:
             kept.update(keys=keys, values=values, memory=(memory_keys, memory_values))
 
-        x = x + self.dropout(self.self_attention.attend(normed, keys, values, tgt_mask, tap)[0])
-        normed = self.cross_norm(x)
-        x = x + self.dropout(self.cross_attention.attend(normed, memory_keys, memory_values, src_mask, tap)[0])
+        x = x + self.dropout(self.self_attention.attend(queries, keys, values, tgt_mask, tap)[0])
+        (queries,) = self.cross_attention.project(self.cross_norm(x), QUERIES, QUERIES)
+        x = x + self.dropout(self.cross_attention.attend(queries, memory_keys, memory_values, src_mask, tap)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 

@@ -39,8 +39,8 @@ class Run:
 RUNS = {f"seed{seed}": Run("another seed", ("--seed", str(seed))) for seed in range(5)} | {
     "bfloat16": Run("matrix products in bfloat16 while training", ("--precision", "bfloat16")),
     "handout": Run("the handout's own size", ("--d-model", "128", "--d-ff", "512")),
-    "digits5": Run("five digits", ("--epochs", "48"), 5, 50_000),
-    "digits10": Run("ten digits", ("--epochs", "16", "--batch-size", "128"), 10, 200_000),
+    "digits5": Run("five digits", ("--epochs", "48", "--weight-decay", "1"), 5, 50_000),
+    "digits10": Run("ten digits", ("--epochs", "16", "--batch-size", "128", "--weight-decay", "1"), 10, 200_000),
 }
 
 

@@ -43,14 +43,14 @@ class Settings:
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder for checkpoints, log and curves", metavar="DIR")
     batch_size: int = setting(64, "rows in a step", minimum=1)
-    epochs: int = setting(24, "passes over the training rows", minimum=1)
+    epochs: int = setting(32, "passes over the training rows", minimum=1)
     lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int = setting(64, "width of the model", minimum=1, maximum=8192)
     num_heads: int = setting(4, "attention heads in each attention", minimum=1, maximum=8192)
     num_layers: int = setting(2, "layers of the encoder, and of the decoder", minimum=1, maximum=64)
     d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1, maximum=65536)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
-    weight_decay: float = setting(1.0, "AdamW's pull of the weights towards zero", minimum=0)
+    weight_decay: float = setting(0.5, "AdamW's pull of the weights towards zero", minimum=0)
     average: float = setting(
         0.995,
         "share of itself that the running mean of the weights keeps in a step; the mean is what is validated and "

@@ -29,13 +29,17 @@ def scaled_dot_product_attention(
     scores = (Q / math.sqrt(Q.shape[-1])) @ K.transpose(-2, -1)
     if bias is not None:
         scores = scores + bias
-    if mask is None or mask.all():  # nothing is left out: a pass over the scores less
-        weights = torch.softmax(scores, dim=-1)
-        return weights @ V, weights
-    forbidden = mask == 0
-    weights = torch.softmax(scores.masked_fill_(forbidden, torch.finfo(scores.dtype).min), dim=-1)
-    if forbidden.all(-1).any():  # where everything is forbidden softmax is uniform, not zero
-        weights = weights.masked_fill(forbidden, 0.0)
+    no_choice = None  # [..., Tq, 1]: queries that may attend to nothing
+    if mask is not None and not mask.all():  # one that leaves out nothing would cost a pass over the scores
+        forbidden = mask == 0
+        no_choice = forbidden.all(-1, keepdim=True)
+        forbidden &= ~no_choice  # a softmax over nothing would be NaN: they get any weights here, and none below
+        # Minus infinity is added, not filled in: half the work, as its gradient is nothing at all.
+        scores += torch.zeros_like(forbidden, dtype=scores.dtype).masked_fill_(forbidden, -math.inf)
+    # Where no gradient is wanted, nobody asks for the scores again: the weights take their place.
+    weights = torch.softmax(scores, dim=-1, out=None if torch.is_grad_enabled() else scores)
+    if no_choice is not None and no_choice.any():
+        weights = weights.masked_fill(no_choice, 0.0)
     return weights @ V, weights
 
 

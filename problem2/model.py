@@ -34,8 +34,9 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = torch.relu_(self.inner(x))  # in place: one large tensor less to fill
-        return self.outer(self.dropout(hidden))
+        # In place: one large tensor less to fill. As rows: what stands in a view autograd would copy first.
+        hidden = torch.relu_(self.inner(x.flatten(0, -2)))
+        return self.outer(self.dropout(hidden)).view(x.shape)
 
 
 class EncoderLayer(nn.Module):

@@ -65,9 +65,10 @@ def key_numbers() -> str:
     say("with matrix products in bfloat16 while training", f"{run['errors']:,} of {run['pairs']:,}", READ[1])
     for name, what in (("digits5", "five"), ("digits10", "ten")):
         run = runs[name]
-        schedule = f"{run['config']['epochs']} epochs of batches of {run['config']['batch_size']}"
+        config = run["config"]
+        recipe = f"{config['epochs']} epochs of batches of {config['batch_size']} of {run['train_size']:,} rows"
         answer = f"{run['errors']:,} wrong of {run['pairs']:,} fresh pairs"
-        say(f"with {what} digits, {schedule} of {run['train_size']:,} rows", answer, READ[1])
+        say(f"with {what} digits, {recipe}, weight decay {config['weight_decay']:g}", answer, READ[1])
     answer = f"**{proof['failures']:,} wrong of {proof['situations']:,}**, which are all that any sum is made of"
     say("addition as text: situations of a place value", answer, READ[2])
     largest = sizes[-1]

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.heads import HeadTap
 from lab.linear import Linear
-from problem1.attention import MultiHeadAttention, scaled_dot_product_attention
+from problem1.attention import KEYS, QUERIES, VALUES, MultiHeadAttention, scaled_dot_product_attention
 from problem1.model import DecoderLayer, EncoderLayer
 from problem1.text.dataset import END, START, VOCAB_SIZE
 
@@ -42,11 +42,10 @@ class WindowAttention(MultiHeadAttention):
         self.offsets = nn.Parameter(torch.randn(num_heads, 1, window, d_model // num_heads) * 0.02)
 
     def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, tap: HeadTap | None = None
+        self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, tap: HeadTap | None = None
     ) -> tuple[Tensor, Tensor]:
-        """query [B, T, d_model], keys and values [B, H, T, W, d_head] -> [B, T, d_model], weights [B, H, T, W]."""
-        queries = self.split_heads(self.query(query)).unsqueeze(-2)  # [B, H, T, 1, d_head]
-        heads, weights = scaled_dot_product_attention(queries, keys + self.offsets, values, mask)
+        """queries [B, H, T, d_head], keys, values [B, H, T, W, d_head] -> [B, T, d_model], weights [B, H, T, W]."""
+        heads, weights = scaled_dot_product_attention(queries.unsqueeze(-2), keys + self.offsets, values, mask)
         heads, weights = heads.squeeze(-2), weights.squeeze(-2)
         if tap is not None:
             heads = tap(self.name, heads, weights)
@@ -77,7 +76,7 @@ class LocalDecoderLayer(DecoderLayer):
         """memory [B, P, 2, d_model] -> keys and values [B, H, P, 4, d_head] of each place and the one below."""
         below_the_first = memory.new_zeros(len(memory), SLOTS, memory.shape[-1])
         memory = torch.cat([below_the_first, memory.flatten(1, 2)], 1)
-        keys, values = self.cross_attention.keys_and_values(memory, memory)
+        keys, values = self.cross_attention.project(memory, KEYS, VALUES)
         return windows(keys, 2 * SLOTS, SLOTS), windows(values, 2 * SLOTS, SLOTS)
 
     def forward(self, x, looked_at, first: bool = True, tap=None, kept: dict | None = None) -> Tensor:
@@ -86,8 +85,7 @@ class LocalDecoderLayer(DecoderLayer):
         `first`: x begins at the first position. Otherwise `kept` holds the key and value of the position before x.
         """
         count = x.shape[1]
-        normed = self.self_norm(x)
-        keys, values = self.self_attention.keys_and_values(normed, normed)
+        queries, keys, values = self.self_attention.project(self.self_norm(x))
         before = (torch.zeros_like(keys[:, :, :1]),) * 2 if first else (kept["key"], kept["value"])
         keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
         if kept is not None:
@@ -95,10 +93,11 @@ class LocalDecoderLayer(DecoderLayer):
 
         mask = first_has_none_below(count, 2, x.device) if first else None
         x = x + self.dropout(
-            self.self_attention.attend(normed, windows(keys, 2, 1), windows(values, 2, 1), mask, tap)[0]
+            self.self_attention.attend(queries, windows(keys, 2, 1), windows(values, 2, 1), mask, tap)[0]
         )
         mask = first_has_none_below(count, 2 * SLOTS, x.device) if first else None
-        x = x + self.dropout(self.cross_attention.attend(self.cross_norm(x), *looked_at, mask, tap)[0])
+        (queries,) = self.cross_attention.project(self.cross_norm(x), QUERIES, QUERIES)
+        x = x + self.dropout(self.cross_attention.attend(queries, *looked_at, mask, tap)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 

@@ -52,6 +52,18 @@ def test_the_asking_twin_returns_the_weights_of_every_head():
     assert [tuple(weights.shape) for weights in kept.weights] == [(4, 4, 7, 7)] * 2 + [(4, 4, 4, 4), (4, 4, 4, 7)] * 2
 
 
+def test_products_done_again_alone_are_those_of_the_step():
+    layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+    with steps.Products() as products:
+        loss = (layer(x) @ torch.ones(2, 1)).sum() + (x[None] @ x[None].mT).sum()
+        loss.backward()
+    kinds = [call[0] for call in products.calls]
+    # Forward one of each; backward two more of mm, for the gradients of the layer's output and of its weight.
+    assert [kinds.count(kind) for kind in steps.PRODUCTS.values()] == [3, 1, 1]
+    products.again("float32")()
+    torch.testing.assert_close(products.calls[0][2], layer(x))
+
+
 def test_decoding_without_kept_keys_writes_the_same():
     model = Seq2SeqTransformer(13).eval()
     src = torch.randint(0, 10, (5, 9))
@@ -70,10 +82,11 @@ def test_the_usual_recipe_learns_its_rows():
     assert rivals.usual_validation(model, asked) == 1.0
 
 
-def test_turns_alternate_and_ratios_pair_them():
+def test_turns_alternate_in_either_order_and_ratios_pair_them():
     turns = []
-    seconds = timing.interleaved({"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}, 4)
-    assert "".join(turns) == "ab" * 7 and len(seconds["a"]) == 4
+    seconds = timing.interleaved({"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}, 20)
+    rounds = ["".join(turns[number : number + 2]) for number in range(0, len(turns), 2)]
+    assert set(rounds[3:]) == {"ab", "ba"} and len(rounds) == 23 and len(seconds["a"]) == len(seconds["b"]) == 20
     assert timing.ratio([2.0, 9.0, 6.0], [1.0, 3.0, 3.0]) == 2.0
     assert loops.reached([0.5, 0.996, 1.0], 0.995, 2.0) == 4.0 and loops.reached([0.5], 1.0, 2.0) is None
 

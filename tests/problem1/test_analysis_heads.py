@@ -297,7 +297,8 @@ def test_a_head_that_is_cut_out_equals_zeroing_it_and_stays_out_while_training_g
     for head in heads:
         module, its = columns(model, head)
         assert not module.output.weight[:, its].any()
-        assert not module.value.weight[its].any() and not module.value.bias[its].any()
+        for part in (*module.projections.weight.chunk(3), *module.projections.bias.chunk(3)):  # queries, keys, values
+            assert not part[its].any() and part.any()
 
 
 def test_shares_have_intervals_and_nothing_counted_has_none():

@@ -100,37 +100,36 @@ def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> N
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)
     with torch.no_grad():
-        for projection, weight, bias in zip(
-            (ours.query, ours.key, ours.value),
-            theirs.in_proj_weight.chunk(3),
-            theirs.in_proj_bias.chunk(3),
-            strict=True,
-        ):
-            projection.weight.copy_(weight)
-            projection.bias.copy_(bias)
+        ours.projections.weight.copy_(theirs.in_proj_weight)
+        ours.projections.bias.copy_(theirs.in_proj_bias)
         ours.output.load_state_dict(theirs.out_proj.state_dict())
 
 
-@pytest.mark.parametrize("queries", [1, 4, 6])
-def test_multi_head_agrees_with_torch(queries):
+# What is asked by what: self-attention, memory as keys and values, three of their own, and two odd pairs.
+ASKED = {"self": "xxx", "cross": "xyy", "three": "xyz", "queries are keys": "yyx", "queries are values": "yxy"}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED.keys())
+@pytest.mark.parametrize("queries", [1, 6])
+def test_multi_head_agrees_with_torch(asked, queries):
+    """Outputs, weights, and gradients of inputs and parameters, whichever projections share a product."""
     ours, theirs = twins()
-    query, memory = torch.randn(2, queries, 24, requires_grad=True), torch.randn(2, 6, 24, requires_grad=True)
-    allowed = torch.rand(2, 1, queries, 6) < 0.6
+    shapes = {"x": queries if asked == "xyy" else 6, "y": 6, "z": 6}
+    inputs = {name: torch.randn(2, length, 24, requires_grad=True) for name, length in shapes.items()}
+    query, key, value = (inputs[name] for name in asked)
+    allowed = torch.rand(2, 1, query.shape[1], 6) < 0.6
     allowed[..., 0] = True
-    output, weights = ours(query, memory, memory, allowed)
-    blocked = ~allowed.expand(2, 3, queries, 6).reshape(6, queries, 6)
-    expected, expected_weights = theirs(query, memory, memory, attn_mask=blocked, average_attn_weights=False)
+    output, weights = ours(query, key, value, allowed)
+    blocked = ~allowed.expand(2, 3, -1, 6).reshape(6, -1, 6)
+    expected, expected_weights = theirs(query, key, value, attn_mask=blocked, average_attn_weights=False)
     close(output, expected)
     close(weights, expected_weights)
-    gradient = torch.randn_like(output)
+    gradient, used = torch.randn_like(output), [inputs[name] for name in sorted(set(asked))]
+    mine = [ours.projections.weight, ours.projections.bias, ours.output.weight]
+    its = [theirs.in_proj_weight, theirs.in_proj_bias, theirs.out_proj.weight]
     close(
-        torch.autograd.grad(output, (query, memory), gradient, retain_graph=True),
-        torch.autograd.grad(expected, (query, memory), gradient, retain_graph=True),
-        1e-5,
-    )
-    close(
-        torch.autograd.grad(output, ours.output.weight, gradient),
-        torch.autograd.grad(expected, theirs.out_proj.weight, gradient),
+        torch.autograd.grad(output, used + mine, gradient),
+        torch.autograd.grad(expected, used + its, gradient),
         1e-5,
     )
 
@@ -141,6 +140,9 @@ def test_split_and_combine_are_inverse_and_keep_heads_in_columns():
     assert split.shape == (2, 3, 5, 4)
     assert torch.equal(split[:, 1], x[..., 4:8])
     assert torch.equal(attention.combine_heads(split), x)
+    whole = attention.projections(x).chunk(3, -1)
+    for got, part in zip(attention.project(x), whole, strict=True):
+        close(got, attention.split_heads(part.contiguous()))
 
 
 def test_impossible_number_of_heads():

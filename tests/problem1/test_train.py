@@ -156,8 +156,12 @@ def test_two_processes_share_each_batch_and_reach_the_same(data, tmp_path):
     assert result.stdout.count("epoch   1/2") == 1 and result.stdout.count("test:") == 1
     first, second = weights(alone), weights(together)
     # A key's bias shifts all scores of a query alike, which softmax ignores: its gradient is rounding error only.
-    for name in (name for name in first if not name.endswith("key.bias")):
-        torch.testing.assert_close(first[name], second[name], atol=2e-4, rtol=1e-3)
+    for name in first:
+        mine, its = (
+            state[name].view(3, -1)[[0, 2]] if name.endswith("projections.bias") else state[name]
+            for state in (first, second)
+        )
+        torch.testing.assert_close(mine, its, atol=2e-4, rtol=1e-3)
     log = json.loads((together / "training_log.json").read_text())
     assert log["processes"] == 2
     assert log["val_loss"] == pytest.approx(json.loads((alone / "training_log.json").read_text())["val_loss"], rel=1e-3)

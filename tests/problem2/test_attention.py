@@ -38,6 +38,36 @@ def test_nothing_to_attend_to_gives_zeros():
     assert (output == 0).all() and (weights == 0).all()
 
 
+def lonely_row() -> torch.Tensor:
+    """A mask [4, 5] of which one query may attend to nothing, one to all, two to some."""
+    return torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]])
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(4, 5), lonely_row()], ids=["no mask", "of ones", "lonely row"])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e15])
+def test_without_gradients_the_same_bits_and_nothing_given_is_written_to(mask, biased, size):
+    q, k, v = torch.randn(2, 3, 4, 8) * size, torch.randn(2, 3, 5, 8) * size, torch.randn(2, 3, 5, 8)
+    given_in = [q, k, v, torch.randn(3, 4, 5) if biased else None, mask]
+    before = [x if x is None else x.clone() for x in given_in]
+    expected = scaled_dot_product_attention(q, k, v, mask, given_in[3])
+    with torch.no_grad():
+        got = scaled_dot_product_attention(q, k, v, mask, given_in[3])
+    assert all(torch.equal(mine, its) and mine.isfinite().all() for mine, its in zip(got, expected, strict=True))
+    assert all(old is None or torch.equal(old, new) for old, new in zip(before, given_in, strict=True))
+
+
+def test_gradients_with_a_query_that_may_attend_to_nothing():
+    """Checked by differences in float64; bias and all, every one finite."""
+    shapes = ((2, 4, 3), (2, 5, 3), (2, 5, 2), (1, 4, 5))
+    inputs = tuple(torch.randn(shape, dtype=torch.double, requires_grad=True) for shape in shapes)
+
+    def outputs(q, k, v, bias):
+        return scaled_dot_product_attention(q, k, v, lonely_row(), bias)
+
+    assert torch.autograd.gradcheck(outputs, inputs)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_module_agrees_with_nn_multihead_attention(causal):
     torch.manual_seed(0)
