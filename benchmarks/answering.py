@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.timing import compare
-from lab.heads import HeadTap, zero
+from lab.hooks import HeadHooks, zero
+from problem1.analysis.exhaustive import answers
 from problem1.dataset import START, every_pair, load_or_generate, score
 from problem1.model import Seq2SeqTransformer
 from problem1.train import HERE as PROBLEM
 from problem1.train import load_model
-from problem1.verify import answers
 
 DECODED_LENGTHS = (4, 8, 16, 32, 64, 128)
 ROWS = 64
@@ -64,7 +64,7 @@ def one_head_less(checkpoint: Path, repetitions: int) -> dict:
 
     class Without(torch.nn.Module):
         def forward(self, src, tgt):
-            return model(src, tgt, tap=HeadTap(edits={name: zero}, record=False))
+            return model(src, tgt, hooks=HeadHooks(interventions={name: zero}, record=False))
 
     without = Without()
     with torch.no_grad():

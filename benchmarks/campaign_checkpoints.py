@@ -3,7 +3,6 @@
 import io
 import os
 import pickle
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -14,8 +13,6 @@ import torch
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from benchmarks.campaign_mutations import Spoilt, content, odd_files, spoilt_bytes, spoilt_value, values
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from lab import checkpoint
 from lab.files import UserError, read_json
 from lab.grading.reading import Unreadable, decode

@@ -10,15 +10,12 @@ import io
 import random
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from benchmarks.campaign_common import LIMIT, Tally, differences, is_leftover, must_run, run, start, torn
 from lab.files import write_json, write_text
 from lab.provenance import code_digest

@@ -13,8 +13,6 @@ from multiprocessing import Process
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from benchmarks.campaign_common import Tally, end_of, one_sentence, run, start, torn
 from benchmarks.campaign_kills import JOBS
 from lab.files import write_bytes

@@ -4,20 +4,17 @@ import contextlib
 import io
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import torch
 from torch.func import functional_call
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from benchmarks.campaign_common import Tally, differences, must_run, run
 from benchmarks.campaign_kills import report_tree
 from lab.training import Recipe, Task, train
 from problem1 import attention as attention1
-from problem1.dataset import encode, score, teacher_forced
+from problem1.dataset import decoder_inputs, encode, score
 from problem1.model import Seq2SeqTransformer
 from problem1.train import load_model
 from problem2 import attention as attention2
@@ -65,7 +62,7 @@ def answers(rows: int, threads: int = 1, batch: int = 1000) -> tuple[torch.Tenso
     sums, sequences = encode(a, b, 3), draw(rows, 8, 64, generator).sequences
     adder, _, _ = load_model(ROOT / "problem1/results/best_model.pth")
     sorter = load_trained(ROOT / "problem2/results/window/best_model.pth")
-    pairs = zip(sums.sources.split(batch), teacher_forced(sums).split(batch), strict=True)
+    pairs = zip(sums.sources.split(batch), decoder_inputs(sums.targets).split(batch), strict=True)
     said = torch.cat([adder(*pair).argmax(-1) for pair in pairs])
     sorted_ = torch.cat([sorter(part).argmax(-1) for part in sequences.split(batch)])
     torch.set_num_threads(before)

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,6 @@ import torch
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from benchmarks.campaign_checkpoints import odd_settings, rubbish_checkpoints
 from benchmarks.campaign_common import Tally
 from benchmarks.campaign_mutations import ODD_NAMES, content, odd_files, odd_names, rubbish_json, spoilt_bytes
@@ -34,7 +31,7 @@ from problem1.text import dataset as text
 from problem1.text import train as text_train
 from problem2 import dataset as sorting
 from problem2 import train as sorting_train
-from problem2 import training_summary
+from problem2.analysis import training_summary
 from report import build
 
 SMALL = {"d_model": 16, "num_heads": 2, "num_layers": 1, "d_ff": 16}

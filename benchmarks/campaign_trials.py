@@ -5,15 +5,12 @@ import io
 import resource
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from benchmarks.campaign_common import Tally
 from lab.files import UserError
 

@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import rivals
 from benchmarks.timing import PEAK_SIZE, compare, interleaved, matrix_product, onednn_product, summary
-from lab.heads import HeadTap
-from lab.linear import ONEDNN
-from problem1.dataset import VOCAB_SIZE, every_pair, teacher_forced
+from lab.fast import ONEDNN
+from lab.hooks import HeadHooks
+from problem1.dataset import VOCAB_SIZE, decoder_inputs, every_pair
 from problem1.model import Seq2SeqTransformer
 from problem1.train import PRECISIONS
 from problem1.train import Settings as AdditionSettings
@@ -54,14 +54,14 @@ def training_step(model: nn.Module, inputs: tuple, labels: torch.Tensor, precisi
     return step
 
 
-def evaluation(model: nn.Module, inputs: tuple, tap: bool = False, fused: bool = True):
-    """One pass without gradients; `tap`: our heads' weights are kept; `fused`: torch may take its fast path."""
+def evaluation(model: nn.Module, inputs: tuple, hooks: bool = False, fused: bool = True):
+    """One pass without gradients; `hooks`: our heads' weights are kept; `fused`: torch may take its fast path."""
 
     def run() -> None:
         model.eval()
         torch.backends.mha.set_fastpath_enabled(fused)
         with torch.no_grad():
-            model(*inputs, tap=HeadTap()) if tap else model(*inputs)
+            model(*inputs, hooks=HeadHooks()) if hooks else model(*inputs)
         torch.backends.mha.set_fastpath_enabled(True)
 
     return run
@@ -81,7 +81,7 @@ def addition_rows(count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     """Sources, what the decoder reads, and targets of `count` sums spread over all pairs."""
     sums = every_pair(3)
     chosen = torch.linspace(0, len(sums) - 1, count).long()
-    return sums.sources[chosen], teacher_forced(sums)[chosen], sums.targets[chosen]
+    return sums.sources[chosen], decoder_inputs(sums.targets)[chosen], sums.targets[chosen]
 
 
 class Sides:
@@ -111,7 +111,7 @@ class Sides:
     def evaluation(self, inputs: tuple) -> dict:
         candidates = {
             "ours": evaluation(self.ours, inputs),
-            "ours, weights kept": evaluation(self.ours, inputs, tap=True),
+            "ours, weights kept": evaluation(self.ours, inputs, hooks=True),
             "torch": evaluation(self.twin, inputs),
             "torch, with weights": self.forgetting(evaluation(self.asking, inputs, fused=False)),
         }

@@ -1,15 +1,18 @@
-"""Files on disk: read with a clear refusal, written whole or not at all."""
+"""Files on disk: read with one clear sentence when something is wrong, written whole or not at all."""
 
 import contextlib
+import datetime
 import errno
 import json
 import os
+import platform
+import secrets
 import stat
 from pathlib import Path
 
 
 class UserError(Exception):
-    """Something the user can mend: one sentence that names the file, the place and the remedy (exit code 2)."""
+    """Something the user can put right: one sentence with the file, the place and the remedy (exit code 2)."""
 
 
 def shown(text: object, longest: int = 120) -> str:
@@ -20,13 +23,13 @@ def shown(text: object, longest: int = 120) -> str:
     return plain if len(plain) <= longest else plain[: longest - 1] + "…"
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside, flush to disk, rename: whoever looks sees the old file or the new one, never a part.
+# --- writing ---------------------------------------------------------------------------------------------------
 
-    Each process writes beside under a name of its own, so that two which write the same file at once cannot mix.
-    """
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside, flush to disk, rename: a reader sees the old file or the new one, never a part of either."""
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # two writers must not share it
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -35,33 +38,15 @@ def write_bytes(path: Path, content: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path)
-            with contextlib.suppress(OSError):
-                _forget_the_dead(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 beside.unlink()
             raise
     except OSError as error:
         raise UserError(
-            f"{path} cannot be written ({error.strerror or error}): free some space, mend the permissions "
+            f"{path} cannot be written ({error.strerror or error}): free some space, fix the permissions "
             "or choose another folder with --output-dir."
         ) from None
-
-
-def _forget_the_dead(path: Path) -> None:
-    """Remove what processes that were killed while they wrote `path` left beside it."""
-    if os.name != "posix":  # elsewhere there is no harmless way to ask whether a process lives
-        return
-    start, end = f".{path.name}.", ".tmp"
-    for name in os.listdir(path.parent):
-        number = name[len(start) : -len(end)]
-        if name.startswith(start) and name.endswith(end) and number.isascii() and number.isdigit():
-            try:
-                os.kill(int(number), 0)  # sends nothing, only asks
-            except ProcessLookupError:
-                path.with_name(name).unlink(missing_ok=True)
-            except (PermissionError, OverflowError):  # it lives and is somebody else's, or is no process at all
-                pass
 
 
 def write_text(path: Path, text: str) -> None:
@@ -69,18 +54,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value) -> None:
-    """Indented JSON, but a list of numbers stays on its line; NaN is refused, no reader of JSON knows it."""
+    """Indented JSON with lists of numbers on one line. NaN is refused, because JSON has none."""
     write_text(path, _pretty(value) + "\n")
 
 
 def _pretty(value, indent: str = "") -> str:
     flat = json.dumps(value, allow_nan=False)
-    nested = isinstance(value, dict | list | tuple) and any(
-        isinstance(item, dict | list | tuple) for item in (value.values() if isinstance(value, dict) else value)
-    )
-    if not isinstance(value, dict | list | tuple) or (not nested and len(flat) + len(indent) <= 100):
+    if not isinstance(value, dict | list | tuple):
         return flat
-    if not nested and not isinstance(value, dict):
+    items = value.values() if isinstance(value, dict) else value
+    nested = any(isinstance(item, dict | list | tuple) for item in items)
+    if not nested and (not isinstance(value, dict) or len(flat) + len(indent) <= 100):
         return flat
     deeper = indent + "  "
     if isinstance(value, dict):
@@ -89,8 +73,35 @@ def _pretty(value, indent: str = "") -> str:
     return "[\n" + ",\n".join(deeper + _pretty(item, deeper) for item in value) + "\n" + indent + "]"
 
 
+def versions() -> dict[str, str]:
+    """What decides the numbers besides code and settings; a build's name ("+cpu") does not."""
+    import matplotlib
+    import numpy
+    import torch
+
+    return {package.__name__: package.__version__.split("+")[0] for package in (torch, numpy, matplotlib)}
+
+
+def write_timing(folder: Path, seconds: float, device: object = "cpu", **more) -> None:
+    """timing.json: what differs from run to run. Git ignores it, so that results are the same for everybody."""
+    import torch
+
+    where = {
+        "seconds": round(seconds, 1),
+        "date": datetime.datetime.now().isoformat(timespec="seconds"),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+    }
+    write_json(Path(folder) / "timing.json", where | more)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------
+
+
 def read_bytes(path: Path, remedy: str) -> bytes:
-    """The content of an ordinary file: a pipe would be waited for and a device read without end."""
+    """The content of an ordinary file: opening a pipe or a device could wait for ever."""
     try:
         kind = os.stat(path).st_mode
         if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
@@ -117,21 +128,24 @@ def read_json(path: Path, remedy: str):
         raise UserError(f"{path} is not JSON that can be read ({error}): {remedy}") from None
 
 
+# --- one writer at a time --------------------------------------------------------------------------------------
+
+
 @contextlib.contextmanager
 def only_one(folder: Path, what: str):
-    """Hold `folder` for this process. The operating system lets go when the process ends, however it ends."""
+    """Lock `folder` for this process. The operating system unlocks it when the process ends, however it ends."""
     folder = Path(folder)
     try:
         import fcntl
-    except ImportError:  # Windows: no advisory locks of this kind, so no protection either
+    except ImportError:  # Windows has no locks of this kind
         yield
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "w")  # noqa: SIM115  (held open as long as the lock is)
+        lock = open(folder / ".lock", "w")  # noqa: SIM115  (open for as long as the lock is held)
     except OSError as error:
         raise UserError(
-            f"{folder} cannot be used as output folder ({error.strerror or error}): mend its permissions "
+            f"{folder} cannot be used as output folder ({error.strerror or error}): fix its permissions "
             "or choose another with --output-dir."
         ) from None
     with lock:
@@ -139,7 +153,6 @@ def only_one(folder: Path, what: str):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(
-                f"{folder} is in use: {what} there has not ended yet. Wait for it, "
-                "or choose another folder with --output-dir."
+                f"{folder} is in use by {what}: wait until it has ended, or choose another folder with --output-dir."
             ) from None
         yield

@@ -40,3 +40,18 @@ def slope(points: list[tuple[float, float]]) -> float | None:
         return None
     mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
     return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)
+
+
+def proportion(hits: Tensor) -> dict:
+    """How many of [N] are true, with the 95% Wilson interval; None where there are none to count."""
+    count, total = int(hits.sum()), len(hits)
+    if total == 0:
+        return {"share": None, "interval_95": None, "n": 0}
+    return {"share": count / total, "interval_95": list(wilson(count, total)), "n": total}
+
+
+def margins(logits: Tensor, targets: Tensor) -> Tensor:
+    """Logit margins: how far the right logit lies above the best wrong one. [..., V], [...] -> [...]"""
+    right = targets.unsqueeze(-1)
+    wrong = logits.scatter(-1, right, float("-inf")).amax(-1)
+    return logits.gather(-1, right).squeeze(-1) - wrong

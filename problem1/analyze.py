@@ -29,21 +29,14 @@ if __name__ == "__main__" and peek("task") == "text":  # another task, in a room
 
 from lab import parallel
 from lab.files import UserError, only_one
-from problem1 import (
-    ablation,
-    attention_shift,
-    nines,
-    patching,
-    patterns,
-    probes,
-    pruning,
-    slimming,
-    specialization,
-    story,
-    verify,
-)
+from problem1.analysis import ablation, attention_shift, patching, probes, pruning, slimming
+from problem1.analysis import attention_maps as patterns
+from problem1.analysis import attention_statistics as specialization
+from problem1.analysis import carry_through_nines as nines
+from problem1.analysis import exhaustive as verify
+from problem1.analysis import summary as story
+from problem1.analysis.context import Context
 from problem1.dataset import load_or_generate
-from problem1.subject import Subject
 from problem1.train import TASKS, load_model
 
 HERE = Path(__file__).resolve().parent
@@ -61,29 +54,29 @@ class Settings:
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
 
 
-def analyse(subject: Subject, settings: Settings) -> None:
+def analyse(context: Context, settings: Settings) -> None:
     """The table of contents."""
     verified = ask(
         "is it right on every pair there is?",
-        lambda: subject.write(
-            "verification.json", verify.verify(subject.model, subject.rows["train"], subject.batch_size)
+        lambda: context.write(
+            "verification.json", verify.verify(context.model, context.rows["train"], context.batch_size)
         ),
     )
     examples = ask(
         "what does it write, and how sure is it?",
-        lambda: patterns.answer_examples(subject, settings.num_samples, verified["wrong_sums"]),
+        lambda: patterns.answer_examples(context, settings.num_samples, verified["wrong_sums"]),
     )
-    ask("where does each head look?", lambda: patterns.answer(subject, examples))
-    ask("what is each head's habit?", lambda: specialization.answer(subject))
-    single = ask("what is lost without each head?", lambda: ablation.answer(subject))
-    together = ask("how many heads can go together?", lambda: pruning.answer(subject, single))
-    pruned = ask("does a pruned model recover?", lambda: slimming.answer(subject, together))
-    patched = ask("which heads bring the carry?", lambda: patching.answer(subject))
-    read = ask("where can the carry be read?", lambda: probes.answer(subject))
-    hard = ask("what if a carry has to pass a 9?", lambda: nines.answer(subject))
-    moved = ask("who looks elsewhere for a carry?", lambda: attention_shift.answer(subject))
-    told = ask("so how does the carry travel?", lambda: story.answer(subject, single, patched, read, hard, moved))
-    print(f"\n{pruned['in_words']}\n\n{told}\n" if subject.meaningful else f"\nWARNING: {subject.warning}\n")
+    ask("where does each head look?", lambda: patterns.answer(context, examples))
+    ask("what is each head's habit?", lambda: specialization.answer(context))
+    single = ask("what is lost without each head?", lambda: ablation.answer(context))
+    together = ask("how many heads can go together?", lambda: pruning.answer(context, single))
+    pruned = ask("does a pruned model recover?", lambda: slimming.answer(context, together))
+    patched = ask("which heads bring the carry?", lambda: patching.answer(context))
+    read = ask("where can the carry be read?", lambda: probes.answer(context))
+    hard = ask("what if a carry has to pass a 9?", lambda: nines.answer(context))
+    moved = ask("who looks elsewhere for a carry?", lambda: attention_shift.answer(context))
+    told = ask("so how does the carry travel?", lambda: story.answer(context, single, patched, read, hard, moved))
+    print(f"\n{pruned['in_words']}\n\n{told}\n" if context.meaningful else f"\nWARNING: {context.warning}\n")
 
 
 def ask(question: str, find_out):
@@ -95,7 +88,7 @@ def ask(question: str, find_out):
     return found
 
 
-def load_subject(settings: Settings) -> Subject:
+def load_subject(settings: Settings) -> Context:
     """The model and the data it is to be asked about, which must be of one kind."""
     model, trained, num_digits = load_model(settings.model_path, parallel.start(settings.device))
     rows = load_or_generate(settings.data_dir)
@@ -105,20 +98,20 @@ def load_subject(settings: Settings) -> Subject:
             f"{rows['test'].num_digits}: name the data it was trained on with --data-dir."
         )
     plain = as_plain(trained) | {"num_digits": num_digits}
-    return Subject(model, rows, settings.output_dir, settings.batch_size, plain)
+    return Context(model, rows, settings.output_dir, settings.batch_size, plain)
 
 
 def main(settings: Settings) -> None:
-    subject = load_subject(settings)
-    asked = [patterns.parse_sum(text, subject.num_digits) for text in settings.examples]
+    context = load_subject(settings)
+    asked = [patterns.parse_sum(text, context.num_digits) for text in settings.examples]
     with only_one(settings.output_dir, "a training or an analysis"):
-        if subject.warning:
-            print(f"WARNING: {subject.warning}\n", flush=True)
+        if context.warning:
+            print(f"WARNING: {context.warning}\n", flush=True)
         if asked:
-            for record in patterns.answer_asked(subject, asked)["examples"]:
+            for record in patterns.answer_asked(context, asked)["examples"]:
                 print(f"{record['sum']} = {record['answer']}{'' if record['correct'] else '   wrong'}")
         else:
-            analyse(subject, settings)
+            analyse(context, settings)
         print(f"everything is in {settings.output_dir}")
 
 

@@ -7,8 +7,6 @@ a start token that were also a digit would give the first digit of the answer aw
 also the digit 0 would teach the model that zeros do not count.
 """
 
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from lab.files import UserError, read_json
 from problem1 import generate_data
 from problem1.generate_data import LONGEST, PLUS, to_digits
 
+DEFAULT = generate_data.Settings.output_dir  # where the data is, if no other folder is named
 START, PAD, VOCAB_SIZE = 11, 12, 13
 SYMBOLS = [*"0123456789", "+", "<s>", "<pad>"]
 
@@ -45,31 +42,36 @@ class Sums:
         return len(self.sources)
 
 
-def encode(a: Tensor, b: Tensor, num_digits: int) -> Sums:
-    """Numbers a and b [N] (up to 18 digits) as rows."""
-    plus = torch.full((len(a), 1), PLUS)
-    return Sums(
-        torch.cat([digits_of(a, num_digits), plus, digits_of(b, num_digits)], 1),
-        digits_of(a + b, num_digits + 1),
-    )
+def encode(a: Tensor, b: Tensor) -> Sums:
+    """Operands a and b as digits, each [N, digits], most significant first, as rows: added by columns, as on paper."""
+    carry, columns = torch.zeros_like(a[:, 0]), []
+    for column in range(a.shape[1] - 1, -1, -1):
+        total = a[:, column] + b[:, column] + carry
+        carry = total // 10
+        columns.append(total % 10)
+    targets = torch.stack([*columns, carry][::-1], dim=1)
+    return Sums(torch.cat([a, torch.full_like(a[:, :1], PLUS), b], 1), targets)
 
 
 def digits_of(numbers: Tensor, width: int) -> Tensor:
-    """[N] -> [N, width], most significant digit first"""
+    """Numbers [N] of up to 18 digits -> [N, width], most significant digit first"""
     return numbers.unsqueeze(1) // 10 ** torch.arange(width - 1, -1, -1) % 10
-
-
-def encode_mixed(pairs: Iterable[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-    """Pairs of any lengths in one batch: sources [N, S], padded on the right, and their mask [N, 1, 1, S]."""
-    rows = [torch.tensor([*to_digits(a, 1), PLUS, *to_digits(b, 1)]) for a, b in pairs]
-    sources = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
-    return sources, (sources != PAD)[:, None, None, :]
 
 
 def every_pair(num_digits: int) -> Sums:
     """All pairs of operands of exactly `num_digits` digits: 810,000 for three."""
     numbers = torch.arange(10 ** (num_digits - 1), 10**num_digits)
-    return encode(numbers.repeat_interleave(len(numbers)), numbers.repeat(len(numbers)), num_digits)
+    digits = digits_of(numbers, num_digits)
+    return encode(digits.repeat_interleave(len(numbers), 0), digits.repeat(len(numbers), 1))
+
+
+def random_pairs(num_digits: int, count: int, seed: int) -> Sums:
+    """`count` pairs of operands of exactly `num_digits` digits, all equally likely."""
+    generator = torch.Generator().manual_seed(seed)
+    a, b = torch.randint(10, (2, count, num_digits), generator=generator)
+    for operand in (a, b):
+        operand[:, 0] = torch.randint(1, 10, (count,), generator=generator)
+    return encode(a, b)
 
 
 def carries(sums: Sums) -> Tensor:
@@ -94,9 +96,9 @@ def longest_chain(carry: Tensor) -> Tensor:
     return longest
 
 
-def teacher_forced(sums: Sums) -> Tensor:
-    """What the decoder reads while it predicts `targets`: the start token, then all digits but the last."""
-    return torch.cat([torch.full_like(sums.targets[:, :1], START), sums.targets[:, :-1]], 1)
+def decoder_inputs(targets: Tensor) -> Tensor:
+    """What the decoder reads while it predicts `targets` [N, T]: the start token, then all digits but the last."""
+    return torch.cat([torch.full_like(targets[:, :1], START), targets[:, :-1]], 1)
 
 
 def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -107,7 +109,7 @@ def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     two read the same prefix. So exact match needs no decoding loop.
     """
     sums = Sums(*batch)
-    logits = model(sums.sources, teacher_forced(sums))
+    logits = model(sums.sources, decoder_inputs(sums.targets))
     losses = F.cross_entropy(logits.transpose(1, 2), sums.targets, reduction="none").mean(1)
     return losses, (logits.argmax(-1) == sums.targets).all(1)
 
@@ -128,7 +130,7 @@ def swap_columns(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tu
 def load(data_dir: Path, name: str) -> Sums:
     """data_dir/train.json (or val, test) as tensors, every row checked: a wrong sum would teach a wrong model."""
     path = Path(data_dir) / f"{name}.json"
-    remedy = f"mend it, or make it anew with generate_data.py --output-dir {data_dir}."
+    remedy = f"correct it, or generate it again with generate_data.py --output-dir {data_dir}."
     rows = read_json(path, remedy)
     if not isinstance(rows, list) or not rows:
         raise UserError(f"{path} must hold a list of at least one row: {remedy}")
@@ -167,18 +169,18 @@ def _complaint(row, widths: tuple[int, int] | None) -> str | None:
     return None
 
 
-def load_or_generate(data_dir: Path, seed_of_data: int = 641) -> dict[str, Sums]:
-    """train, val and test; where none of the three files exists they are made first (and that is said)."""
+def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Sums]:
+    """train, val and test. In the default folder, data that is missing is generated; any other folder must hold it."""
     names = ("train", "val", "test")
-    if not any((Path(data_dir) / f"{name}.json").exists() for name in names):
+    if Path(data_dir) == DEFAULT and not any((DEFAULT / f"{name}.json").exists() for name in names):
         print(f"no data in {data_dir} yet: generating it")
-        generate_data.generate(generate_data.Settings(seed=seed_of_data, output_dir=Path(data_dir)))
+        generate_data.generate(generate_data.Settings())
     sums = {name: load(data_dir, name) for name in names}
     for name in names[1:]:
         if sums[name].num_digits != sums["train"].num_digits:
             raise UserError(
                 f"{data_dir}: {name}.json has operands of {sums[name].num_digits} digits, train.json of "
-                f"{sums['train'].num_digits}; make all three anew with generate_data.py --output-dir {data_dir}."
+                f"{sums['train'].num_digits}; generate all three again with generate_data.py --output-dir {data_dir}."
             )
     return sums
 

@@ -1,24 +1,22 @@
-"""A sequence-to-sequence transformer from scratch, pre-norm. It knows tokens, not what they mean.
+"""A sequence-to-sequence transformer from scratch, pre-norm.
 
-    source tokens -> encoder -> memory [B, S, d_model]
+    source tokens                 -> encoder -> memory [B, S, d_model]
     target tokens so far + memory -> decoder -> logits of the next token [B, T, vocab_size]
 
-Normalising before each sublayer, not after, keeps gradients of even size through all layers: it trains at
-once with a large learning rate, where the post-norm of the original paper needs a long warm-up (Xiong et al. 2020).
+Layer norms stand before each sublayer, not after it: the gradients then have about the same size in all layers,
+and training starts at once with a large learning rate, where the post-norm of the original paper needs a long
+warm-up (Xiong et al. 2020).
 """
 
 import math
-import sys
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from lab.heads import HeadTap
-from lab.linear import Linear
-from problem1.attention import KEYS, QUERIES, VALUES, MultiHeadAttention, create_causal_mask
+try:
+    from problem1.attention import MultiHeadAttention, create_causal_mask
+except ModuleNotFoundError:  # for a script in this folder that says `from model import …`
+    from attention import MultiHeadAttention, create_causal_mask
 
 
 class PositionalEncoding(nn.Module):
@@ -35,7 +33,7 @@ class PositionalEncoding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """`start` is the position of x's first token: later than 0 when decoding goes on from kept keys."""
+        """`start` is the position of x's first token: above 0 when decoding with a KV cache."""
         end = start + x.shape[1]
         if end > len(self.table):
             raise ValueError(f"{end} positions are needed, but max_len is {len(self.table)}")
@@ -43,22 +41,20 @@ class PositionalEncoding(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two layers on each position alone: [B, T, d_model] -> [B, T, d_ff] -> [B, T, d_model]"""
+    """Two layers applied to each position alone: [B, T, d_model] -> [B, T, d_ff] -> [B, T, d_model]"""
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.inner = Linear(d_model, d_ff)
-        self.outer = Linear(d_ff, d_model)
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        # In place: one large tensor less to fill. As rows: what stands in a view autograd would copy first.
-        hidden = torch.relu_(self.inner(x.flatten(0, -2)))
-        return self.outer(self.dropout(hidden)).view(x.shape)
+        return self.outer(self.dropout(torch.relu(self.inner(x))))
 
 
 class EncoderLayer(nn.Module):
-    """Every position looks at every other, then thinks for itself: [B, S, d_model] -> the same."""
+    """Self-attention, then feed-forward: [B, S, d_model] -> the same."""
 
     def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0, name: str = "encoder.0"):
         super().__init__()
@@ -67,14 +63,14 @@ class EncoderLayer(nn.Module):
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, tap: HeadTap | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None, hooks=None) -> Tensor:
         normed = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normed, normed, normed, mask, tap)[0])
+        x = x + self.dropout(self.attention(normed, normed, normed, mask, hooks)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class DecoderLayer(nn.Module):
-    """Each position looks at those before it, then at the memory, then thinks: [B, T, d_model] -> the same."""
+    """Causal self-attention, attention to the encoder's memory, then feed-forward: [B, T, d_model] -> the same."""
 
     def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0, name: str = "decoder.0"):
         super().__init__()
@@ -91,24 +87,24 @@ class DecoderLayer(nn.Module):
         memory: Tensor,
         src_mask: Tensor | None = None,
         tgt_mask: Tensor | None = None,
-        tap: HeadTap | None = None,
-        kept: dict | None = None,
+        hooks=None,
+        cache: dict | None = None,
     ) -> Tensor:
-        """`kept` (a dictionary, empty at first) holds keys and values from call to call: x is then only the
-        tokens that are new, and what was computed for the earlier ones and for the memory is not computed again.
-        """
-        queries, keys, values = self.self_attention.project(self.self_norm(x))
-        if kept:
-            keys, values = torch.cat([kept["keys"], keys], 2), torch.cat([kept["values"], values], 2)
-            memory_keys, memory_values = kept["memory"]
+        """cache: the KV cache, an empty dictionary at first. With it, x is only the tokens that are new; keys and
+        values of the earlier ones, and of the memory, come from the calls before."""
+        attention, normed = self.self_attention, self.self_norm(x)
+        keys, values = attention.key(normed), attention.value(normed)
+        if cache:
+            keys, values = torch.cat([cache["keys"], keys], 1), torch.cat([cache["values"], values], 1)
+            memory_keys, memory_values = cache["memory_keys"], cache["memory_values"]
         else:
-            memory_keys, memory_values = self.cross_attention.project(memory, KEYS, VALUES)
-        if kept is not None:
-            kept.update(keys=keys, values=values, memory=(memory_keys, memory_values))
+            memory_keys, memory_values = self.cross_attention.key(memory), self.cross_attention.value(memory)
+        if cache is not None:
+            cache.update(keys=keys, values=values, memory_keys=memory_keys, memory_values=memory_values)
 
-        x = x + self.dropout(self.self_attention.attend(queries, keys, values, tgt_mask, tap)[0])
-        (queries,) = self.cross_attention.project(self.cross_norm(x), QUERIES, QUERIES)
-        x = x + self.dropout(self.cross_attention.attend(queries, memory_keys, memory_values, src_mask, tap)[0])
+        x = x + self.dropout(attention.attend(attention.query(normed), keys, values, tgt_mask, hooks)[0])
+        queries = self.cross_attention.query(self.cross_norm(x))
+        x = x + self.dropout(self.cross_attention.attend(queries, memory_keys, memory_values, src_mask, hooks)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -116,8 +112,8 @@ class Seq2SeqTransformer(nn.Module):
     """Encoder and decoder over one vocabulary.
 
     Masks hold 1 or True where attention is allowed: src_mask [B, 1, 1, S] leaves out padding of the source;
-    tgt_mask is causal where none is given. Heads are called "encoder.0.self.head0" … "decoder.1.cross.head3";
-    every method takes a `tap` that reads and edits them (lab/heads.py).
+    tgt_mask is causal if none is given. Heads are called "encoder.0.self.head0" … "decoder.1.cross.head3"; `hooks`
+    record them and intervene in them (lab/hooks.py).
     """
 
     def __init__(
@@ -140,7 +136,7 @@ class Seq2SeqTransformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(*shape, f"encoder.{i}") for i in range(num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*shape, f"decoder.{i}") for i in range(num_decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.output = Linear(d_model, vocab_size)
+        self.output = nn.Linear(d_model, vocab_size)
 
     def head_names(self) -> list[str]:
         """Every head, from the source to the output."""
@@ -153,57 +149,44 @@ class Seq2SeqTransformer(nn.Module):
         """[B, T] -> [B, T, d_model]"""
         return self.position(self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim), start)
 
-    def encode(self, src: Tensor, src_mask: Tensor | None = None, tap: HeadTap | None = None) -> Tensor:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None, hooks=None) -> Tensor:
         """source [B, S] -> memory [B, S, d_model]"""
         x = self.embed(src)
         for layer in self.encoder:
-            x = layer(x, src_mask, tap)
+            x = layer(x, src_mask, hooks)
         return self.encoder_norm(x)
 
     def decode(
-        self,
-        tgt: Tensor,
-        memory: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
-        tap: HeadTap | None = None,
+        self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None, hooks=None
     ) -> Tensor:
         """target so far [B, T] and memory [B, S, d_model] -> logits [B, T, vocab_size] of each next token"""
         if tgt_mask is None:
             tgt_mask = create_causal_mask(tgt.shape[1], tgt.device)
         x = self.embed(tgt)
         for layer in self.decoder:
-            x = layer(x, memory, src_mask, tgt_mask, tap)
+            x = layer(x, memory, src_mask, tgt_mask, hooks)
         return self.output(self.decoder_norm(x))
 
     def forward(
-        self,
-        src: Tensor,
-        tgt: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
-        tap: HeadTap | None = None,
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None, hooks=None
     ) -> Tensor:
         """source [B, S], target so far [B, T] -> logits [B, T, vocab_size] of each next token"""
-        return self.decode(tgt, self.encode(src, src_mask, tap), src_mask, tgt_mask, tap)
+        return self.decode(tgt, self.encode(src, src_mask, hooks), src_mask, tgt_mask, hooks)
 
     @torch.no_grad()
     def generate(self, src: Tensor, max_len: int, start_token: int, src_mask: Tensor | None = None) -> Tensor:
-        """Greedy answer [B, max_len] (without the start token), one token at a time, each the likeliest.
-
-        Keys and values of earlier tokens are kept, so that a step costs one token and not the whole prefix.
-        """
+        """Greedy decoding: answers [B, max_len] without the start token. A KV cache makes a step cost one token."""
         was_training = self.training
         self.eval()
         memory = self.encode(src, src_mask)
         token = src.new_full((len(src), 1), start_token)
-        kept = [{} for _ in self.decoder]
-        answer = []
+        caches = [{} for _ in self.decoder]
+        answer = [src.new_empty(len(src), 0)]
         for position in range(max_len):
             x = self.embed(token, position)
-            for layer, its in zip(self.decoder, kept, strict=True):
-                x = layer(x, memory, src_mask, kept=its)
+            for layer, cache in zip(self.decoder, caches, strict=True):
+                x = layer(x, memory, src_mask, cache=cache)
             token = self.output(self.decoder_norm(x)).argmax(-1)
             answer.append(token)
         self.train(was_training)
-        return torch.cat(answer, dim=1) if answer else src.new_empty(len(src), 0)
+        return torch.cat(answer, dim=1)

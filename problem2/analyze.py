@@ -16,7 +16,7 @@ from lab import parallel
 from lab.files import UserError, only_one, read_json, write_json, write_text
 from lab.provenance import provenance
 from lab.settings import as_plain, parse, run, setting
-from problem2 import encodings, extrapolation, failures, geometry, mechanism, proof, training_summary
+from problem2.analysis import encodings, extrapolation, failures, geometry, mechanism, proof, training_summary
 from problem2.dataset import complain_of_values, load_or_generate
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import SCHEMES

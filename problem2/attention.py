@@ -4,17 +4,13 @@ weights = softmax(rotate(Q) rotate(K)ᵀ / √d + bias),   output = weights V,  
 """
 
 import math
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from lab.heads import HeadTap
-from lab.linear import Linear
+from lab.fast import Linear
+from lab.hooks import HeadHooks
 
 
 def scaled_dot_product_attention(
@@ -51,7 +47,7 @@ def create_causal_mask(seq_len: int, device: torch.device | str | None = None) -
 class MultiHeadAttention(nn.Module):
     """`num_heads` attentions side by side, each on its own d_model / num_heads dimensions.
 
-    `name` ("encoder.0.self") is what a HeadTap knows this module by; see lab/heads.py.
+    `name` ("encoder.0.self") is what a HeadHooks knows this module by; see lab/heads.py.
     """
 
     def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
@@ -84,7 +80,7 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         rotate: Callable[[Tensor], Tensor] | None = None,
-        tap: HeadTap | None = None,
+        hooks: HeadHooks | None = None,
     ) -> tuple[Tensor, Tensor]:
         """[B, Tq, d_model], [B, Tk, d_model] twice -> output [B, Tq, d_model], weights [B, H, Tq, Tk].
 
@@ -95,6 +91,6 @@ class MultiHeadAttention(nn.Module):
         if rotate is not None:
             queries, keys = rotate(queries), rotate(keys)
         heads, weights = scaled_dot_product_attention(queries, keys, self.split_heads(self.value(value)), mask, bias)
-        if tap is not None:
-            heads = tap(self.name, heads, weights)
+        if hooks is not None:
+            heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

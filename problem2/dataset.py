@@ -6,7 +6,6 @@
 Values 0 to 99 are tokens 0 to 99; 100 pads on the right and is no value.
 """
 
-import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,8 +13,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.files import UserError, read_json
 from problem2 import generate_data

@@ -6,17 +6,13 @@ Where and how positions come in is the scheme's business (positional_encoding.py
 """
 
 import math
-import sys
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from lab.heads import HeadTap
-from lab.linear import Linear
+from lab.fast import Linear
+from lab.hooks import HeadHooks
 from problem2.attention import MultiHeadAttention, create_causal_mask
 from problem2.dataset import PAD, VOCAB_SIZE
 from problem2.positional_encoding import get_positional_encoding
@@ -49,9 +45,9 @@ class EncoderLayer(nn.Module):
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask=None, bias=None, rotate=None, tap: HeadTap | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask=None, bias=None, rotate=None, hooks: HeadHooks | None = None) -> Tensor:
         normed = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normed, normed, normed, mask, bias, rotate, tap)[0])
+        x = x + self.dropout(self.attention(normed, normed, normed, mask, bias, rotate, hooks)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -61,7 +57,7 @@ class SortingClassifier(nn.Module):
     pooling "mean" (the course's): the mean over all places. As the last layer is linear, it makes no difference
     whether features or logits are averaged; here it is logits, so that each place's vote can be read (`votes`).
     pooling "max": the place that speaks loudest for "not sorted" decides, as one violation is enough.
-    Heads are called "encoder.0.self.head0" …; `tap` reads and edits them (lab/heads.py).
+    Heads are called "encoder.0.self.head0" …; `hooks` reads and interventions them (lab/heads.py).
     """
 
     def __init__(
@@ -97,7 +93,7 @@ class SortingClassifier(nn.Module):
         modules = [layer.attention for layer in self.layers]
         return [f"{module.name}.head{head}" for module in modules for head in range(module.num_heads)]
 
-    def votes(self, x: Tensor, mask: Tensor | None = None, tap: HeadTap | None = None) -> tuple[Tensor, Tensor]:
+    def votes(self, x: Tensor, mask: Tensor | None = None, hooks: HeadHooks | None = None) -> tuple[Tensor, Tensor]:
         """tokens [B, T] -> logits at each place [B, T, 2], real places [B, T]"""
         real = (x != PAD) if mask is None else mask.reshape(x.shape) != 0
         width = x.shape[1]
@@ -111,12 +107,12 @@ class SortingClassifier(nn.Module):
         bias, rotate = self.scheme.bias(positions), partial(self.scheme.rotate, positions=positions)
         hidden = self.scheme(self.embedding(x) * math.sqrt(self.embedding.embedding_dim), positions)
         for layer in self.layers:
-            hidden = layer(hidden, allowed, bias, rotate, tap)
+            hidden = layer(hidden, allowed, bias, rotate, hooks)
         return self.output(self.norm(hidden)), real
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, tap: HeadTap | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None, hooks: HeadHooks | None = None) -> Tensor:
         """tokens [B, T] -> logits [B, 2]; mask [B, T] is 1 or True at real tokens (left out: all but padding)"""
-        votes, real = self.votes(x, mask, tap)
+        votes, real = self.votes(x, mask, hooks)
         if self.pooling == "mean":
             weight = real.unsqueeze(-1).to(votes.dtype)
             return (votes * weight).sum(1) / weight.sum(1).clamp(min=1)

@@ -13,14 +13,10 @@ each class: "Beyond:".
 """
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 class PositionScheme(nn.Module):

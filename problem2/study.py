@@ -21,12 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lab.files import UserError, read_json, write_json
 from lab.provenance import provenance
 from lab.settings import parse, run, setting
-from problem2 import extrapolation, mechanism, proof, train
+from problem2 import train
+from problem2.analysis import extrapolation, mechanism, proof
+from problem2.analysis.study_figures import draw_causes, draw_curves
+from problem2.analysis.study_summary import sum_up
 from problem2.dataset import load_or_generate
 from problem2.positional_encoding import SCHEMES
 from problem2.side_by_side import as_flags, run_all
-from problem2.study_figures import draw_causes, draw_curves
-from problem2.study_summary import sum_up
 
 HERE = Path(__file__).resolve().parent
 CAUSAL = "none_causal"  # no positions, but every place sees only what came before it

@@ -55,11 +55,11 @@ def table(found: dict) -> list[dict]:
     row(
         1,
         "99.85% teacher-forced but 34.9% greedy, called exposure bias",
-        _verdict(abs(ignored["greedy_from_0"] - 0.349) < 0.01 and ignored["teacher_forced"] > 0.99),
+        _verdict(abs(ignored["greedy_from_0"] - 0.349) < 0.01 and ignored["decoder_inputs"] > 0.99),
         "The first digit is an input and never predicted, decoding starts from token 0, and 0 is also the padding "
         "that the loss ignores. Only sums below 1000 without a zero after the first digit remain: "
         f"exactly {_percent(predicted['start_token_0_and_zeros_never_learned'])} of the test rows.",
-        f"{_percent(ignored['teacher_forced'])} teacher-forced, {_percent(ignored['greedy_from_0'])} greedy",
+        f"{_percent(ignored['decoder_inputs'])} teacher-forced, {_percent(ignored['greedy_from_0'])} greedy",
         exact,
     )
     row(
@@ -68,7 +68,7 @@ def table(found: dict) -> list[dict]:
         _verdict(abs(given["greedy_from_0"] - 0.412) < 0.01),
         "The first digit is given and decoding starts from token 0: no sum from 1000 on can come out; "
         f"{_percent(predicted['start_token_0'])} of the test rows are below.",
-        f"{_percent(given['teacher_forced'])} teacher-forced, {_percent(given['greedy_from_0'])} greedy",
+        f"{_percent(given['decoder_inputs'])} teacher-forced, {_percent(given['greedy_from_0'])} greedy",
         exact,
     )
     scores = ", ".join(_percent(score) for score in given["greedy_from_1_without_worst_encoder_heads"])

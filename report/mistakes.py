@@ -4,7 +4,6 @@ They live here and nowhere else. contradictions.py sets what they give beside wh
 """
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from lab.files import UserError, read_json
-from lab.heads import HeadTap, zero
+from lab.hooks import HeadHooks, zero
 from lab.settings import as_plain
 from lab.training import Recipe, Task, train
 from problem1 import train as addition
+from problem1.analysis.context import Trial
 from problem1.dataset import Sums, swap_columns
-from problem1.subject import Trial
 from problem2 import train as sorting
 from problem2.dataset import load_or_generate
 from problem2.model import EncoderLayer
@@ -89,8 +86,8 @@ def greedy_without_each_head(model: nn.Module, test: Sums, start: int) -> dict[s
     """The same score with each head zeroed. Teacher-forced, which is equal: right rows read right prefixes only."""
     scores = {}
     for head in model.head_names():
-        tap = HeadTap({head: zero}, record=False)
-        logits = model.eval()(test.sources, test.targets[:, :-1], tap=tap)
+        hooks = HeadHooks({head: zero}, record=False)
+        logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
         right = (logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start)
         scores[head] = _mean(right)
     return scores
@@ -108,7 +105,7 @@ def given_first_digit(settings: addition.Settings, rows: dict[str, Sums], ignore
     test = rows["test"]
     without = greedy_without_each_head(model, test, 1)
     return {
-        "teacher_forced": log["test_acc"],
+        "decoder_inputs": log["test_acc"],
         "greedy_from_0": greedy(model, test, 0),
         "greedy_from_1": greedy(model, test, 1),
         "greedy_from_1_without_head": without,
@@ -187,8 +184,8 @@ def heads_by_seed(seeds_dir: Path, test: Sums) -> dict:
 class PostNormLayer(EncoderLayer):
     """The same layer, normalised after each sublayer instead of before it."""
 
-    def forward(self, x, mask=None, bias=None, rotate=None, tap=None):
-        x = self.attention_norm(x + self.dropout(self.attention(x, x, x, mask, bias, rotate, tap)[0]))
+    def forward(self, x, mask=None, bias=None, rotate=None, hooks=None):
+        x = self.attention_norm(x + self.dropout(self.attention(x, x, x, mask, bias, rotate, hooks)[0]))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 

@@ -8,13 +8,10 @@
 Nothing is corrected: what the model writes is what comes back.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab import parallel
 from problem1.text.dataset import END, PAD, START, SYMBOLS, Pairs, characters, columns, right_answer, to_number, to_text

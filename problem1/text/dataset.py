@@ -17,15 +17,12 @@ Rows stay decimal strings as long as possible: they have no length limit and can
 import json
 import random
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.files import UserError, only_one, read_json, write_text
 

@@ -3,15 +3,12 @@
 A head's window has two to four places, so its whole pattern is one row of a small table.
 """
 
-import sys
 from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from lab.figures import heatmap, plt, save
-from lab.heads import HeadTap, zero
+from lab.hooks import HeadHooks, zero
 from problem1.text.dataset import PAD, Pairs, encode, written_before
 from problem1.text.lengths import share
 
@@ -29,22 +26,22 @@ def study(model, pairs: Pairs) -> dict:
     columns, targets = encode(pairs, "places", "reversed")
     steps, written = targets != PAD, written_before(targets)
 
-    def right(tap: HeadTap) -> int:
-        predicted = model(columns, written, tap).argmax(-1)
-        tap.check()
+    def right(hooks: HeadHooks) -> int:
+        predicted = model(columns, written, hooks).argmax(-1)
+        hooks.check()
         return int(((predicted == targets) | ~steps).all(1).sum())
 
-    tap = HeadTap()
-    out = {"all_heads": share(right(tap), len(pairs)), "heads": {}}
+    hooks = HeadHooks()
+    out = {"all_heads": share(right(hooks), len(pairs)), "heads": {}}
     for module, window in WINDOWS.items():
-        pattern = tap.patterns[module]
+        pattern = hooks.patterns[module]
         if module == "encoder.0.self":  # [B·P, H, 2, 2]: each operand's digit looks at itself and at the other
             pattern = torch.stack([pattern[..., 0, :], pattern[..., 1, :].flip(-1)]).mean(0)
             pattern = pattern.unflatten(0, targets.shape).transpose(1, 2)
         for head in range(pattern.shape[1]):
             name = f"{module}.head{head}"
             looks = pattern[:, head][steps].mean(0).tolist()
-            without = right(HeadTap({name: zero}, record=False))
+            without = right(HeadHooks({name: zero}, record=False))
             out["heads"][name] = {
                 "looks": dict(zip(window, looks, strict=True)),
                 "exact_match_without": share(without, len(pairs)),

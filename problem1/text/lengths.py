@@ -5,10 +5,6 @@ Beyond that, shapes that no training row had: one operand far longer, all nines,
 """
 
 import random
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.statistics import wilson
 from lab.training import evaluate

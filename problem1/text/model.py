@@ -6,17 +6,12 @@ learned     a free vector for each character's position
 none        no positions: only the causal mask of the decoder tells order
 """
 
-import sys
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from problem1.model import PositionalEncoding, Seq2SeqTransformer
 from problem1.text.dataset import PAD, VOCAB_SIZE
-from problem1.text.places import PlacesTransformer
+from problem1.text.place_value import PlacesTransformer
 
 SCHEMES = ("places", "sinusoidal", "learned", "none")
 LONGEST = 2100  # characters that the position tables of the classic schemes reach

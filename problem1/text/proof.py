@@ -10,20 +10,17 @@ is measured, and compared with the smallest margin between the right symbol and 
 """
 
 import copy
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from lab.figures import COLOURS, LINES, plt, save
 from lab.files import UserError
 from problem1.text.dataset import PAD, Pairs, encode, random_pairs, written_before
-from problem1.text.places import PlacesTransformer
-from problem1.text.situations import DIGITS, KINDS, Situation, codes, every_situation, situations_in
+from problem1.text.local_contexts import DIGITS, KINDS, Situation, codes, every_situation, situations_in
+from problem1.text.place_value import PlacesTransformer
 
 ARGUMENT = [
     "Locality: by construction the logits at place t depend on six symbols only: the two at place t, the two at "

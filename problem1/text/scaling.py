@@ -13,8 +13,6 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from lab.figures import COLOURS, LINES, MARKS, plt, save
 from lab.statistics import slope
 from problem1.text import calculator

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from lab import linear
-from lab.linear import Linear
+from lab.fast import Linear
 
 
 def pair(inputs: int, outputs: int, bias: bool = True) -> tuple[Linear, nn.Linear]:

@@ -6,8 +6,8 @@ import torch
 
 from lab import checkpoint
 from lab.training import Recipe
+from problem1.analysis.context import Context, pick
 from problem1.dataset import Sums, every_pair, score
-from problem1.subject import Subject, pick
 from problem1.train import KIND, Settings, build
 
 DIGITS = 2
@@ -45,8 +45,8 @@ def rows(count: int = 200) -> dict[str, Sums]:
     return {name: pick(pairs, part) for name, part in zip(("train", "val", "test"), parts, strict=True)}
 
 
-def subject(model, folder, count: int = 200) -> Subject:
-    return Subject(model, rows(count), folder, batch_size=64, settings=PLAIN)
+def context(model, folder, count: int = 200) -> Context:
+    return Context(model, rows(count), folder, batch_size=64, settings=PLAIN)
 
 
 def save(model, path) -> None:

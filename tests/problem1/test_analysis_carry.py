@@ -5,17 +5,20 @@ import copy
 import pytest
 import torch
 
-from problem1 import attention_shift, nines, patching, probes, specialization, story
-from problem1.dataset import carries, every_pair, teacher_forced
-from problem1.pairs import make_group
-from problem1.patterns import as_sums
-from problem1.subject import join, pick
+from problem1.analysis import attention_shift, patching, probes
+from problem1.analysis import attention_statistics as specialization
+from problem1.analysis import carry_through_nines as nines
+from problem1.analysis import summary as story
+from problem1.analysis.attention_maps import as_sums
+from problem1.analysis.carry_pairs import make_group
+from problem1.analysis.context import join, pick
+from problem1.dataset import carries, decoder_inputs, every_pair
 from tests.problem1 import analysis_models
 
 
 @pytest.fixture(scope="module")
-def subject(tmp_path_factory):
-    return analysis_models.subject(analysis_models.adder(), tmp_path_factory.mktemp("results"))
+def context(tmp_path_factory):
+    return analysis_models.context(analysis_models.adder(), tmp_path_factory.mktemp("results"))
 
 
 SUMS = as_sums([(47, 92)] * 4, 2)  # the larger digit is b's in the tens, a's in the ones
@@ -81,22 +84,22 @@ def test_probes_find_what_is_there_and_nothing_in_shuffled_labels():
     assert control.max() < 0.7
 
 
-def test_residuals_are_the_models_own(subject):
-    sums = subject.rows["test"]
-    found = probes.residuals(subject.model, sums)
+def test_residuals_are_the_models_own(context):
+    sums = context.rows["test"]
+    found = probes.residuals(context.model, sums)
     with torch.no_grad():
-        logits = subject.model.output(subject.model.decoder_norm(found["decoder"][-1]))
-        torch.testing.assert_close(logits, subject.model(sums.sources, teacher_forced(sums)))
+        logits = context.model.output(context.model.decoder_norm(found["decoder"][-1]))
+        torch.testing.assert_close(logits, context.model(sums.sources, decoder_inputs(sums.targets)))
     assert found["encoder"].shape == (2, len(sums), 5, 32) and found["decoder"].shape == (2, len(sums), 3, 32)
 
 
-def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(subject):
-    results = probes.probe(subject)
+def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(context):
+    results = probes.probe(context)
     assert results["carries"] == ["out of the tens", "out of the ones"]
     encoder = torch.tensor(results["sides"]["encoder"]["accuracy"])
     assert encoder.shape == (2, 2, 5) and (encoder > 0.4).all()
     assert encoder[:, -1].max() > encoder[:, 0].max()  # a digit alone does not tell the carry, later layers do
-    share = carries(subject.rows["test"])[:, 1].double().mean().item()
+    share = carries(context.rows["test"])[:, 1].double().mean().item()
     assert results["majority"][1] == pytest.approx(max(share, 1 - share), abs=0.02)
     assert torch.tensor(results["sides"]["decoder"]["control_held_out"]).max() < 0.75
 
@@ -121,37 +124,37 @@ def test_belief_tells_operands_from_written_digits(tmp_path):
         def head_names(self):
             return []
 
-        def forward(self, sources, prefixes, tap=None):
+        def forward(self, sources, prefixes, hooks=None):
             number = (sources[:, 0] + sources[:, 3]) * 10 + sources[:, 1] + sources[:, 4]
             digits = torch.stack([number // 100, number // 10 % 10, number % 10], 1)
             return torch.nn.functional.one_hot(digits, 13).float()
 
     class ByWrittenDigits(ByOperands):
-        def forward(self, sources, prefixes, tap=None):
+        def forward(self, sources, prefixes, hooks=None):
             digits = torch.stack([prefixes[:, 0] * 0, 9 - 9 * prefixes[:, 1].clamp(0, 1), prefixes[:, 2] * 0], 1)
             return torch.nn.functional.one_hot(digits, 13).float()
 
     for model, key in ((ByOperands(), "follows_operands"), (ByWrittenDigits(), "follows_written_digits")):
-        found = nines.belief(analysis_models.subject(model, tmp_path), group)
+        found = nines.belief(analysis_models.context(model, tmp_path), group)
         assert found["digit"] == "tens"
         assert found[key]["share"] == 1.0
         assert found["follows_operands"]["share"] + found["follows_written_digits"]["share"] == 1.0
         assert found["follows_written_digits_without_self_attention"] == found["follows_written_digits"]
 
 
-def test_belief_without_self_attention_equals_an_independent_implementation(subject):
+def test_belief_without_self_attention_equals_an_independent_implementation(context):
     group = make_group(2, target=0, nines=1, count=200)
-    found = nines.belief(subject, group)["follows_written_digits_without_self_attention"]
-    model, kept = subject.model, {}
+    found = nines.belief(context, group)["follows_written_digits_without_self_attention"]
+    model, kept = context.model, {}
     asked, told = (join(parts) for parts in ((group.without, group.carrying), (group.carrying, group.without)))
     projection = model.decoder[0].self_attention.output
     handle = projection.register_forward_pre_hook(lambda _, inputs: kept.update(it=inputs))
     with torch.no_grad():
-        model(asked.sources, teacher_forced(asked))
+        model(asked.sources, decoder_inputs(asked))
     handle.remove()
     handle = projection.register_forward_pre_hook(lambda _, inputs: kept["it"])
     with torch.no_grad():
-        digits = model(asked.sources, teacher_forced(told)).argmax(-1)[:, 1]
+        digits = model(asked.sources, decoder_inputs(told)).argmax(-1)[:, 1]
     handle.remove()
     assert found["share"] == pytest.approx((digits == told.targets[:, 1]).double().mean().item())
 
@@ -173,24 +176,24 @@ def test_a_carry_read_off_the_answer_is_told_with_its_way():
     assert story.believed([belief(0.4, 0.4, 0.4)]) == []
 
 
-def test_a_pattern_that_does_not_move_has_no_shift(subject):
+def test_a_pattern_that_does_not_move_has_no_shift(context):
     one = torch.softmax(torch.randn(6, 3, 5), -1)
     assert not attention_shift.distance(one, one).any()
     assert attention_shift.distance(one_hot([0, 1], 5), one_hot([0, 4], 5)).tolist() == [[0.0, 1.0]]
-    found = attention_shift.shifts(subject, make_group(2, target=1, nines=0, count=60))
-    assert set(found["heads"]) == set(subject.heads)
+    found = attention_shift.shifts(context, make_group(2, target=1, nines=0, count=60))
+    assert set(found["heads"]) == set(context.heads)
     first = found["heads"]["decoder.0.self.head0"]  # reads the same digits with and without the carry
     assert first["moved"] == pytest.approx(0, abs=1e-6) and first["difference"] == pytest.approx(0, abs=1e-6)
 
 
 @pytest.fixture(scope="module")
-def measured(subject):
-    group = patching.measure(subject, make_group(2, target=1, nines=0, count=patching.PAIRS))
-    through = patching.measure(subject, make_group(2, target=0, nines=1, count=patching.PAIRS))
+def measured(context):
+    group = patching.measure(context, make_group(2, target=1, nines=0, count=patching.PAIRS))
+    through = patching.measure(context, make_group(2, target=0, nines=1, count=patching.PAIRS))
     return {
         "patching": {"groups": [group, through]},
-        "probes": probes.probe(subject),
-        "nines": nines.hard_cases(subject),
+        "probes": probes.probe(context),
+        "nines": nines.hard_cases(context),
     }
 
 
@@ -207,9 +210,9 @@ def test_patching_results_hold_what_the_summary_needs(measured):
     assert low <= group["heads"]["encoder.0.self.head0"]["shift"] <= high
 
 
-def test_the_story_is_told_from_the_numbers(subject, measured):
-    shift = {"groups": [attention_shift.shifts(subject, make_group(2, target=1, nines=0, count=60))]}
-    told = " ".join(story.tell(subject, ABLATION, measured["patching"], measured["probes"], measured["nines"], shift))
+def test_the_story_is_told_from_the_numbers(context, measured):
+    shift = {"groups": [attention_shift.shifts(context, make_group(2, target=1, nines=0, count=60))]}
+    told = " ".join(story.tell(context, ABLATION, measured["patching"], measured["probes"], measured["nines"], shift))
     group = measured["patching"]["groups"][0]
     assert f"The carry into the tens enters through {story.listed(group['sets']['cross heads']['heads'])}" in told
     assert story.percent(story.pooled([group], "cross heads", "sufficient")) in told
@@ -270,8 +273,8 @@ def test_other_ways_are_not_hidden(measured):
 
 
 def test_a_model_that_cannot_add_gets_a_warning_for_a_story(tmp_path):
-    subject = analysis_models.subject(analysis_models.untrained(), tmp_path)
-    assert not subject.meaningful
-    assert story.tell(subject, {}, {}, {}, {}, {}) == [subject.warning]
-    group = patching.measure(subject, make_group(2, target=1, nines=0, count=100))
+    context = analysis_models.context(analysis_models.untrained(), tmp_path)
+    assert not context.meaningful
+    assert story.tell(context, {}, {}, {}, {}, {}) == [context.warning]
+    group = patching.measure(context, make_group(2, target=1, nines=0, count=100))
     assert group["pairs"] == 0

@@ -5,13 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.heads import replace, split_name, zero
-from problem1 import ablation, patching, pruning, slimming
+from lab.hooks import replace, split_name, zero
+from problem1.analysis import ablation, patching, pruning, slimming
+from problem1.analysis.attention_maps import as_sums
+from problem1.analysis.carry_pairs import all_groups, make_group
+from problem1.analysis.context import CLASSES, Trial, carry_classes, pick, share
 from problem1.attention import MultiHeadAttention
-from problem1.dataset import carries, teacher_forced
-from problem1.pairs import all_groups, make_group
-from problem1.patterns import as_sums
-from problem1.subject import CLASSES, Trial, carry_classes, pick, share
+from problem1.dataset import carries, decoder_inputs
 from tests.problem1 import analysis_models
 
 
@@ -34,7 +34,7 @@ def columns(model, head: str) -> tuple[MultiHeadAttention, slice]:
 
 
 def by_hook(model, sums, values: dict[str, torch.Tensor | float]) -> torch.Tensor:
-    """Logits with heads' outputs overwritten just before the output projection: no HeadTap involved."""
+    """Logits with heads' outputs overwritten just before the output projection: no HeadHooks involved."""
     handles = []
     for head, value in values.items():
         module, its = columns(model, head)
@@ -46,7 +46,7 @@ def by_hook(model, sums, values: dict[str, torch.Tensor | float]) -> torch.Tenso
 
         handles.append(module.output.register_forward_pre_hook(overwrite))
     with torch.no_grad():
-        logits = model(sums.sources, teacher_forced(sums))
+        logits = model(sums.sources, decoder_inputs(sums.targets))
     for handle in handles:
         handle.remove()
     return logits
@@ -58,7 +58,7 @@ def without_weights(model, sums, head: str, transposed: bool = False) -> torch.T
     kept = module.output.weight.detach().clone()
     with torch.no_grad():
         module.output.weight[(its, slice(None)) if transposed else (slice(None), its)] = 0
-        logits = model(sums.sources, teacher_forced(sums))
+        logits = model(sums.sources, decoder_inputs(sums.targets))
         module.output.weight.copy_(kept)
     return logits
 
@@ -75,22 +75,22 @@ def test_zeroing_a_head_is_removing_its_columns_of_the_output_projection(model, 
 
 
 def test_ablation_results_equal_those_of_an_independent_implementation(tmp_path):
-    subject = analysis_models.subject(analysis_models.adder(), tmp_path)
-    test = subject.rows["test"]
-    results = ablation.ablate_each(subject)
+    context = analysis_models.context(analysis_models.adder(), tmp_path)
+    test = context.rows["test"]
+    results = ablation.ablate_each(context)
     kept = {}
-    for head in subject.heads:
-        module, its = columns(subject.model, head)
+    for head in context.heads:
+        module, its = columns(context.model, head)
         handle = module.output.register_forward_pre_hook(
             lambda _, inputs, head=head, its=its: kept.update({head: inputs[0][..., its].mean(0)})
         )
         with torch.no_grad():
-            subject.model(test.sources, teacher_forced(test))
+            context.model(test.sources, decoder_inputs(test))
         handle.remove()
     rows = carry_classes(test)
-    for head in subject.heads:
+    for head in context.heads:
         for kind, value in (("zero", 0.0), ("mean", kept[head])):
-            right = by_hook(subject.model, test, {head: value}).argmax(-1) == test.targets
+            right = by_hook(context.model, test, {head: value}).argmax(-1) == test.targets
             entry = results["heads"][head][kind]
             assert entry["accuracy"] == pytest.approx(right.all(1).double().mean().item())
             assert list(entry["by_digit"].values()) == pytest.approx(right.double().mean(0).tolist())
@@ -98,20 +98,20 @@ def test_ablation_results_equal_those_of_an_independent_implementation(tmp_path)
                 members = right.all(1)[rows == number]
                 expected = members.double().mean().item() if len(members) else None
                 assert entry["by_carry"][name] == pytest.approx(expected)
-    baseline = subject.model.generate(test.sources, 3, 11)
+    baseline = context.model.generate(test.sources, 3, 11)
     assert results["baseline"]["accuracy"] == pytest.approx((baseline == test.targets).all(1).double().mean().item())
-    assert any(results["heads"][head]["zero"]["drop"] > 0.2 for head in subject.heads)
+    assert any(results["heads"][head]["zero"]["drop"] > 0.2 for head in context.heads)
 
 
 def test_trials_in_batches_and_with_kept_memories_give_what_one_plain_pass_gives(model, sums):
     with torch.no_grad():
-        plain = model(sums.sources, teacher_forced(sums))
+        plain = model(sums.sources, decoder_inputs(sums.targets))
     trial = Trial(model, sums, batch_size=33)
     encoder, decoder = "encoder.0.self.head1", "decoder.0.cross.head0"
     torch.testing.assert_close(trial.logits(), plain)
-    for edits in ({encoder: zero}, {encoder: zero, decoder: zero}, {decoder: zero}, {}):
-        expected = by_hook(model, sums, dict.fromkeys(edits, 0.0))
-        torch.testing.assert_close(trial.logits(edits), expected)
+    for interventions in ({encoder: zero}, {encoder: zero, decoder: zero}, {decoder: zero}, {}):
+        expected = by_hook(model, sums, dict.fromkeys(interventions, 0.0))
+        torch.testing.assert_close(trial.logits(interventions), expected)
     patterns, outputs = trial.record()
     assert set(patterns) == set(outputs) == set(model.head_names())
     assert patterns[decoder].shape == (100, 3, 5)
@@ -149,7 +149,7 @@ def test_patching_equals_an_independent_implementation():
     keep = torch.ones(60, dtype=torch.bool)
     for one in (group.without, group.carrying):
         with torch.no_grad():
-            keep &= (model(one.sources, teacher_forced(one)).argmax(-1) == one.targets)[:, 1]
+            keep &= (model(one.sources, decoder_inputs(one)).argmax(-1) == one.targets)[:, 1]
     without, carrying = pick(group.without, keep), pick(group.carrying, keep)
     swap = patching.Swap(model, without, carrying, target=1)
     for head in model.head_names():
@@ -159,7 +159,7 @@ def test_patching_equals_an_independent_implementation():
             lambda _, x, said=said, its=its: said.update(it=x[0][..., its])
         )
         with torch.no_grad():
-            model(carrying.sources, teacher_forced(carrying))
+            model(carrying.sources, decoder_inputs(carrying))
         handle.remove()
         logits = by_hook(model, without, {head: said["it"]})
         torch.testing.assert_close(swap.trial.logits(swap.put([head])), logits)
@@ -175,9 +175,9 @@ class EarlyFeedsLate:
     def hold(self, heads):
         return dict.fromkeys(heads, "own")
 
-    def effect(self, edits):
-        flips = edits.get("late", edits.get("early", "own")) == "foreign"
-        return torch.full((8,), flips), torch.full((8,), float(flips) - 0.1 * ("early" in edits))
+    def effect(self, interventions):
+        flips = interventions.get("late", interventions.get("early", "own")) == "foreign"
+        return torch.full((8,), flips), torch.full((8,), float(flips) - 0.1 * ("early" in interventions))
 
 
 def test_what_others_bring_through_the_found_heads_does_not_count_as_theirs():
@@ -254,25 +254,25 @@ class TwoThatStandInForEachOther:
 
     sums = range(10)
 
-    def right(self, edits):
-        broken = "d" in edits or {"a", "b"} <= set(edits)
+    def right(self, interventions):
+        broken = "d" in interventions or {"a", "b"} <= set(interventions)
         return torch.full((10, 2), not broken), float(broken) + sum(
-            {"a": 0.1, "b": 0.2, "c": 0.3}.get(head, 0) for head in edits
+            {"a": 0.1, "b": 0.2, "c": 0.3}.get(head, 0) for head in interventions
         )
 
 
 def test_heads_that_can_go_alone_but_not_together_are_told_apart():
-    edits = dict.fromkeys("abcd", zero)
+    interventions = dict.fromkeys("abcd", zero)
     progress = type("Progress", (), {"update": lambda self: None})()
     trial = TwoThatStandInForEachOther()
-    order = pruning.greedy_order(trial, edits, progress)
+    order = pruning.greedy_order(trial, interventions, progress)
     assert order[:2] == ["a", "c"]  # by its loss alone b would come before c, but not once a is gone
-    curve = pruning.along(trial, edits, order)
+    curve = pruning.along(trial, interventions, order)
     assert [point["share"] for point in curve] == [1.0, 1.0, 1.0, 0.0, 0.0]
-    alone = {head: {"zero": {"drop": 1.0 if head == "d" else 0.0, "loss_increase": 0.0}} for head in edits}
+    alone = {head: {"zero": {"drop": 1.0 if head == "d" else 0.0, "loss_increase": 0.0}} for head in interventions}
     curves = {
         "greedy": {"exact_match": curve},
-        "one_by_one": {"exact_match": pruning.along(trial, edits, ["a", "b", "c", "d"])},
+        "one_by_one": {"exact_match": pruning.along(trial, interventions, ["a", "b", "c", "d"])},
         "random": [[1.0, 1.0, 0.0, 0.0, 0.0]],
     }
     found = pruning.dispensable({"heads": alone, "baseline": {"accuracy": 1.0}}, curves, "zero")

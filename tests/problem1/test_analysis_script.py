@@ -6,9 +6,10 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from problem1 import ablation, patterns
+from problem1.analysis import ablation
+from problem1.analysis import attention_maps as patterns
+from problem1.analysis.attention_maps import as_sums, parse_sum, telling_examples
 from problem1.generate_data import write_rows
-from problem1.patterns import as_sums, parse_sum, telling_examples
 from tests.problem1 import analysis_models
 
 SCRIPT = "problem1/analyze.py"
@@ -214,10 +215,10 @@ def labels(axis) -> list[str]:
 
 
 def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
-    subject = analysis_models.subject(analysis_models.adder(), tmp_path)
-    record = patterns.examine(subject.model, as_sums([(45, 55)], 2), ["asked for"])[0]
+    context = analysis_models.context(analysis_models.adder(), tmp_path)
+    record = patterns.examine(context.model, as_sums([(45, 55)], 2), ["asked for"])[0]
     head = "decoder.0.self.head0"
-    mean = subject.recorded[0][head].mean(0).tolist()
+    mean = context.recorded[0][head].mean(0).tolist()
     patterns.draw_head(head, mean, [record], 2, tmp_path / "self.png", "")
     panels = figures["self.png"].axes[:2]
     assert labels(panels[0].xaxis) == ["<s>", "hundreds", "tens"]
@@ -227,7 +228,7 @@ def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
         shown = axes.images[0].get_array()
         assert shown.mask.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
     head = "encoder.0.self.head0"
-    patterns.draw_head(head, subject.recorded[0][head].mean(0).tolist(), [record], 2, tmp_path / "encoder.png", "")
+    patterns.draw_head(head, context.recorded[0][head].mean(0).tolist(), [record], 2, tmp_path / "encoder.png", "")
     panels = figures["encoder.png"].axes[:2]
     assert labels(panels[0].yaxis) == ["a 10", "a 1", "+", "b 10", "b 1"]
     assert labels(panels[1].xaxis) == labels(panels[1].yaxis) == ["4", "5", "+", "5", "5"]
@@ -237,13 +238,13 @@ def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
 
 
 def test_importance_figure_shows_every_head_with_both_kinds_and_their_intervals(figures, tmp_path):
-    subject = analysis_models.subject(analysis_models.adder(), tmp_path)
-    results = subject.write("a.json", ablation.ablate_each(subject))
+    context = analysis_models.context(analysis_models.adder(), tmp_path)
+    results = context.write("a.json", ablation.ablate_each(context))
     ablation.draw_importance(results, tmp_path / "importance.png", "")
     axes = figures["importance.png"].axes[0]
-    assert labels(axes.yaxis) == subject.heads[::-1] and "points" in axes.get_xlabel()
+    assert labels(axes.yaxis) == context.heads[::-1] and "points" in axes.get_xlabel()
     bars = [patch.get_width() for patch in axes.patches]
-    expected = [100 * results["heads"][head][kind]["drop"] for kind in ("zero", "mean") for head in subject.heads[::-1]]
+    expected = [100 * results["heads"][head][kind]["drop"] for kind in ("zero", "mean") for head in context.heads[::-1]]
     assert bars == pytest.approx(expected)
     assert len(axes.collections) >= 2  # the intervals
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {
@@ -253,13 +254,13 @@ def test_importance_figure_shows_every_head_with_both_kinds_and_their_intervals(
 
 
 def test_examples_tell_their_stories(tmp_path):
-    subject = analysis_models.subject(analysis_models.adder(), tmp_path)
-    sums, why = telling_examples(subject, 20)
+    context = analysis_models.context(analysis_models.adder(), tmp_path)
+    sums, why = telling_examples(context, 20)
     assert len(sums) == len(why) == 20 and len({tuple(row) for row in sums.sources.tolist()}) == 20
     written = {story: sums.sources[row].tolist() for row, story in reversed(list(enumerate(why)))}
     assert written["a carry chain through 9s"] == [4, 5, 10, 5, 5]
     wrong = "11 + 12 = 23, the model says 024"
-    sums, why = telling_examples(subject, 2, [wrong])
+    sums, why = telling_examples(context, 2, [wrong])
     assert why[0] == "a wrong answer" and len(why) == 2
-    if subject.right.all():
+    if context.right.all():
         assert sums.sources[0].tolist() == [1, 1, 10, 1, 2]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from lab.heads import HeadTap, replace, scale, zero
+from lab.hooks import HeadHooks, replace, scale, zero
 from problem1.attention import MultiHeadAttention, create_causal_mask, scaled_dot_product_attention, softmax
 
 SHAPES = [(5, 8), (2, 5, 8), (2, 3, 5, 8), (2, 1, 3, 5, 8)]
@@ -153,9 +153,9 @@ def test_impossible_number_of_heads():
 @given(st.integers(0, 2))
 def test_zeroing_a_head_equals_removing_its_columns_of_the_output_projection(head):
     attention, x = MultiHeadAttention(12, 3, "here"), torch.randn(2, 5, 12)
-    tap = HeadTap({f"here.head{head}": zero})
-    edited, _ = attention(x, x, x, tap=tap)
-    tap.check()
+    hooks = HeadHooks({f"here.head{head}": zero})
+    edited, _ = attention(x, x, x, hooks=hooks)
+    hooks.check()
     with torch.no_grad():
         columns = slice(4 * head, 4 * head + 4)
         wrong = MultiHeadAttention(12, 3)
@@ -168,26 +168,26 @@ def test_zeroing_a_head_equals_removing_its_columns_of_the_output_projection(hea
 
 def test_edits_scale_replace_and_record():
     attention, x = MultiHeadAttention(12, 3, "here"), torch.randn(2, 5, 12)
-    plain = HeadTap()
-    before, weights = attention(x, x, x, tap=plain)
+    plain = HeadHooks()
+    before, weights = attention(x, x, x, hooks=plain)
     close(before, attention(x, x, x)[0], 0)
     assert torch.equal(plain.pattern("here.head2"), weights[:, 2])
-    doubled = HeadTap({"here.head1": scale(2.0)})
-    attention(x, x, x, tap=doubled)
+    doubled = HeadHooks({"here.head1": scale(2.0)})
+    attention(x, x, x, hooks=doubled)
     close(doubled.output("here.head1"), 2 * plain.output("here.head1"))
     value = torch.randn(5, 4)
-    placed = HeadTap({"here.head0": replace(value, [3])})
-    attention(x, x, x, tap=placed)
+    placed = HeadHooks({"here.head0": replace(value, [3])})
+    attention(x, x, x, hooks=placed)
     assert torch.equal(placed.output("here.head0")[:, 3], value[3].expand(2, 4))
     assert torch.equal(placed.output("here.head0")[:, :3], plain.output("here.head0")[:, :3])
 
 
 def test_a_misspelt_head_is_noticed():
-    tap = HeadTap({"here.head7": zero})
+    hooks = HeadHooks({"here.head7": zero})
     x = torch.randn(1, 2, 12)
-    MultiHeadAttention(12, 3, "here")(x, x, x, tap=tap)
+    MultiHeadAttention(12, 3, "here")(x, x, x, hooks=hooks)
     with pytest.raises(KeyError, match=r"here\.head7"):
-        tap.check()
+        hooks.check()
 
 
 def test_scores_are_divided_by_the_root_of_the_width():

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from lab.files import read_json
-from lab.heads import zero
+from lab.hooks import zero
 from lab.provenance import ROOT
 from lab.training import evaluate
+from problem1.analysis.context import Trial
+from problem1.analysis.exhaustive import verify
 from problem1.dataset import Sums, encode, score
 from problem1.generate_data import make_rows
-from problem1.subject import Trial
 from problem1.train import load_model
-from problem1.verify import verify
 
 RESULTS = ROOT / "problem1/results"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from lab.heads import HeadTap, zero
+from lab.hooks import HeadHooks, zero
 from problem1.attention import create_causal_mask
 from problem1.dataset import START, VOCAB_SIZE, Sums, encode_mixed, every_pair, score
 from problem1.model import DecoderLayer, EncoderLayer, FeedForward, PositionalEncoding, Seq2SeqTransformer
@@ -182,16 +182,16 @@ def test_every_head_has_a_name_and_answers_to_it():
     assert len(names) == len(set(names)) == 3 * 2 * HEADS
     assert names[0] == "encoder.0.self.head0" and "decoder.1.cross.head2" in names
     src, tgt = torch.randint(0, 10, (2, 7)), torch.randint(0, 10, (2, 4))
-    plain = HeadTap()
+    plain = HeadHooks()
     with torch.no_grad():
-        logits = model(src, tgt, tap=plain)
+        logits = model(src, tgt, hooks=plain)
         close(logits, model(src, tgt), 0)
         for name in names:
             keys = 4 if ".self" in name and name.startswith("decoder") else 7
             assert plain.pattern(name).shape == (2, 7 if name.startswith("encoder") else 4, keys)
-            tap = HeadTap({name: zero})
-            assert not torch.allclose(model(src, tgt, tap=tap), logits, atol=1e-4)
-            tap.check()
+            hooks = HeadHooks({name: zero})
+            assert not torch.allclose(model(src, tgt, hooks=hooks), logits, atol=1e-4)
+            hooks.check()
 
 
 def test_score_counts_whole_answers():

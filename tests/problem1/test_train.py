@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lab import checkpoint
-from problem1 import robustness
+from problem1 import seeds as robustness
 from problem1.train import load_model
 from tests.conftest import ROOT
 

@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from lab.files import UserError
-from problem2 import analyze, dataset, extrapolation, failures, geometry, mechanism, proof
+from problem2 import analyze, dataset
+from problem2.analysis import extrapolation, failures, geometry, mechanism, proof
+from problem2.analysis.study_summary import sum_up
 from problem2.dataset import to_rows
 from problem2.model import create_model
-from problem2.study_summary import sum_up
 
 SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 32, "max_len": 64}
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from lab.heads import HeadTap, zero
+from lab.hooks import HeadHooks, zero
 from problem2.attention import MultiHeadAttention, create_causal_mask, scaled_dot_product_attention
 
 
@@ -97,10 +97,10 @@ def test_heads_split_and_combine_in_order():
 def test_a_head_can_be_read_and_silenced():
     torch.manual_seed(0)
     module, x = MultiHeadAttention(12, 3, "encoder.0.self"), torch.randn(2, 5, 12)
-    tap = HeadTap(edits={"encoder.0.self.head1": zero})
-    output, weights = module(x, x, x, tap=tap)
-    tap.check()
-    assert torch.equal(tap.pattern("encoder.0.self.head2"), weights[:, 2])
+    hooks = HeadHooks(interventions={"encoder.0.self.head1": zero})
+    output, weights = module(x, x, x, hooks=hooks)
+    hooks.check()
+    assert torch.equal(hooks.pattern("encoder.0.self.head2"), weights[:, 2])
     heads = weights @ module.split_heads(module.value(x))
     heads[:, 1] = 0
     close(output, module.output(module.combine_heads(heads)))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lab.heads import HeadTap, zero
+from lab.hooks import HeadHooks, zero
 from problem2.dataset import PAD, to_rows
 from problem2.model import SortingClassifier, create_model
 from problem2.positional_encoding import SCHEMES
@@ -86,11 +86,11 @@ def test_window_reads_no_farther_than_its_layers_reach():
 def test_heads_are_named_read_and_edited():
     model, rows = make("rope"), to_rows(ROWS).sequences
     assert model.head_names()[0] == "encoder.0.self.head0" and len(model.head_names()) == 8
-    tap = HeadTap(edits={"encoder.1.self.head3": zero})
-    changed = model(rows, tap=tap)
-    tap.check()
-    assert tap.pattern("encoder.0.self.head2").shape == (3, 8, 8)
-    assert (tap.pattern("encoder.0.self.head2")[1, :, 3:] == 0).all()  # padding is never looked at
+    hooks = HeadHooks(interventions={"encoder.1.self.head3": zero})
+    changed = model(rows, hooks=hooks)
+    hooks.check()
+    assert hooks.pattern("encoder.0.self.head2").shape == (3, 8, 8)
+    assert (hooks.pattern("encoder.0.self.head2")[1, :, 3:] == 0).all()  # padding is never looked at
     assert not torch.allclose(changed, model(rows))
 
 
@@ -113,7 +113,7 @@ def test_smooth_maximum_is_for_training_alone():
     """One place objects by 5 and a thousand agree by 3: the answer must not depend on how many agree."""
     model = make("none", pooling="max")
     votes = torch.tensor([[[5.0, 0.0]] + [[-3.0, 0.0]] * 1000, [[-3.0, 0.0]] * 1001])
-    model.votes = lambda x, mask, tap: (votes, torch.ones(2, 1001, dtype=torch.bool))
+    model.votes = lambda x, mask, hooks: (votes, torch.ones(2, 1001, dtype=torch.bool))
     answer = model(torch.zeros(2, 1001, dtype=torch.long))
     assert (answer[:, 0] - answer[:, 1]).tolist() == [5.0, -3.0]
     smooth = model.train()(torch.zeros(2, 1001, dtype=torch.long))

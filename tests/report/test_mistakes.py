@@ -117,7 +117,7 @@ def test_the_table_speaks_of_every_published_number():
     by_length = dict.fromkeys(("32", "64", "128", "256"), 0.5)
     stuck = {"test_acc": 0.5, "lowest_train_loss": 0.69, "ln_2": 0.693}
     learns = {**stuck, "test_acc": 0.99}
-    given = {"teacher_forced": 0.99, "greedy_from_0": 0.41, "greedy_from_1": 0.58}
+    given = {"decoder_inputs": 0.99, "greedy_from_0": 0.41, "greedy_from_1": 0.58}
     found = {
         "sound": {
             "addition_test_acc": 1.0,
@@ -135,7 +135,7 @@ def test_the_table_speaks_of_every_published_number():
         },
         "heads_by_seed": {"seed0": {"most_important": "a", "prunable_alone": 0.5}},
         "first_digit_given": given | {"greedy_from_1_without_worst_encoder_heads": [0.01, 0.02, 0.3]},
-        "first_digit_given_and_0_ignored": {"teacher_forced": 0.998, "greedy_from_0": 0.5},
+        "first_digit_given_and_0_ignored": {"decoder_inputs": 0.998, "greedy_from_0": 0.5},
         "never_learns": {
             "post_norm_without_warm_up": {"sinusoidal": learns, "learned": learns},
             "values_drown_positions": {"sinusoidal": stuck, "learned": stuck},

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from lab.heads import HeadTap, zero
+from lab.hooks import HeadHooks, zero
 from problem1.attention import scaled_dot_product_attention
 from problem1.text.dataset import END, PAD, chain_pairs, columns, encode, random_pairs, written_before
-from problem1.text.places import PlacesTransformer, WindowAttention, windows
+from problem1.text.place_value import PlacesTransformer, WindowAttention, windows
 
 
 @pytest.fixture
@@ -144,15 +144,15 @@ def test_no_activation_grows_with_the_square_of_the_length(model):
 def test_heads_can_be_read_and_switched_off(model):
     sources, targets = encode(random_pairs(6, 4, seed=4), "places", "reversed")
     written = written_before(targets)
-    tap = HeadTap()
-    before = model(sources, written, tap)
-    assert tap.pattern("decoder.0.cross.head1").shape == (4, 8, 4)
-    assert tap.pattern("decoder.0.self.head0").shape == (4, 8, 2)
-    assert tap.pattern("encoder.0.self.head0").shape == (4 * 8, 2, 2)
-    assert torch.allclose(tap.pattern("decoder.0.cross.head1").sum(-1), torch.ones(4, 8))
-    assert tap.pattern("decoder.0.cross.head1")[:, 0, :2].abs().max() == 0  # nothing below the first place
+    hooks = HeadHooks()
+    before = model(sources, written, hooks)
+    assert hooks.pattern("decoder.0.cross.head1").shape == (4, 8, 4)
+    assert hooks.pattern("decoder.0.self.head0").shape == (4, 8, 2)
+    assert hooks.pattern("encoder.0.self.head0").shape == (4 * 8, 2, 2)
+    assert torch.allclose(hooks.pattern("decoder.0.cross.head1").sum(-1), torch.ones(4, 8))
+    assert hooks.pattern("decoder.0.cross.head1")[:, 0, :2].abs().max() == 0  # nothing below the first place
     for name in ("encoder.0.self.head1", "decoder.0.self.head0", "decoder.0.cross.head1"):
-        edited = HeadTap({name: zero})
+        edited = HeadHooks({name: zero})
         assert not torch.allclose(model(sources, written, edited), before)
         edited.check()
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lab.files import UserError
 from problem1.text.dataset import END, PAD, encode, right_answer, to_text
-from problem1.text.places import LocalDecoderLayer, PlacesTransformer
+from problem1.text.local_contexts import KINDS, Situation, every_situation, situations_in
+from problem1.text.place_value import LocalDecoderLayer, PlacesTransformer
 from problem1.text.proof import cover, margins, measure_locality, prove
-from problem1.text.situations import KINDS, Situation, every_situation, situations_in
 
 
 def met(pairs) -> set[tuple[int, ...]]:
@@ -79,7 +79,7 @@ def test_one_wrong_situation_is_found(untrained):
     wrong = list(every_situation((0, 1, 9)))[777]
 
     class AllButOne(PlacesTransformer):
-        def forward(self, columns, written, tap=None):
+        def forward(self, columns, written, hooks=None):
             right = columns.new_full((len(columns), columns.shape[1]), PAD)
             for row, (a, b) in enumerate(zip(*columns.unbind(2), strict=True)):
                 pair = ["".join(str(d) for d in side.tolist() if d < 10)[::-1] for side in (a, b)]

@@ -186,7 +186,7 @@ def test_ask_prints_the_sum_and_whether_it_is_right(script, trained):
 )
 def test_nonsense_gets_one_sentence(words, named):
     from lab.files import UserError
-    from problem1.ask import read_sum
+    from problem1.predict import read_sum
 
     with pytest.raises(UserError) as refusal:
         read_sum(words)

@@ -1,0 +1,114 @@
+"""Independent runs side by side: one process with one thread on each core, and on each machine of a cluster.
+
+    results = run([Job("seed 0", train_and_measure, {"seed": 0, …}, folder / "seed0.json"), …])
+
+A job is a function and its settings; what the function returns is written to the job's JSON file with the settings.
+A file that is there with the same settings is the result: so a study goes on where it stopped, and never uses a
+run that was made with other settings. A job that fails does not stop the others; at the end all that failed are
+named. What a job prints goes to a .log file beside its result.
+
+Under `torchrun --nnodes=2 --nproc_per_node=1` with a shared folder the jobs are shared among all ranks; every rank
+uses its part of its machine's cores.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from tqdm import tqdm
+
+from lab import device
+from lab.files import UserError, read_json, write_json
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    function: Callable[..., dict]  # of a module, so that another process can import it; called with **settings
+    settings: dict  # plain values
+    result: Path  # the JSON file
+
+
+def finished(job: Job) -> dict | None:
+    """The job's result, if it has been written with these settings."""
+    if not job.result.exists():
+        return None
+    content = read_json(job.result, "delete it.")
+    return content if isinstance(content, dict) and content.get("settings") == job.settings else None
+
+
+def run(jobs: list[Job], workers: int = 0) -> list[dict]:
+    """The results of all jobs, in their order; `workers` at a time (0: one for each core of this rank)."""
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        device.start("cpu")
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    workers = workers or max(1, (os.cpu_count() or 1) // ranks_here)
+    mine = [job for job in jobs[device.rank() :: device.world_size()] if finished(job) is None]
+    failed = _run_here(mine, workers)
+    if device.world_size() > 1:
+        everywhere = [None] * device.world_size()
+        dist.all_gather_object(everywhere, failed)  # waits for all ranks, so that every result is there
+        failed = [line for part in everywhere for line in part]
+    if failed:
+        raise UserError("; ".join(failed))
+    return [finished(job) for job in jobs]
+
+
+def _run_here(jobs: list[Job], workers: int) -> list[str]:
+    """One sentence for each job that failed."""
+    failed, context = [], multiprocessing.get_context("spawn")
+    processes: list = []
+
+    def run_one(job: Job) -> str | None:
+        process = context.Process(target=_work, args=(job,), daemon=True)
+        processes.append(process)
+        process.start()
+        process.join()
+        if process.exitcode == 0:
+            return None
+        log = job.result.with_suffix(".log")
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        reason = lines[-1] if lines and process.exitcode > 0 else f"stopped by signal {-process.exitcode}"
+        return f"{job.name} failed: {reason} (all it printed is in {log})"
+
+    with ThreadPoolExecutor(workers) as pool, tqdm(total=len(jobs), unit="run", disable=None) as bar:
+        futures = {pool.submit(run_one, job): job for job in jobs}
+        try:
+            for future in as_completed(futures):
+                problem = future.result()
+                bar.update()
+                bar.write(problem or f"{futures[future].name}: done", file=sys.stdout)
+                if problem:
+                    failed.append(problem)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+            raise
+    return failed
+
+
+def _work(job: Job) -> None:
+    """In a process of its own: the function, with its output in a file, and its result."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # this process is no rank of torchrun
+        os.environ.pop(name, None)
+    torch.set_num_threads(1)
+    job.result.parent.mkdir(parents=True, exist_ok=True)
+    with open(job.result.with_suffix(".log"), "w") as log, contextlib.redirect_stdout(log):
+        try:
+            with contextlib.redirect_stderr(log):
+                write_json(job.result, {"settings": job.settings} | job.function(**job.settings))
+        except UserError as error:
+            print(error, file=log)
+            sys.exit(1)
+        except Exception:
+            print(traceback.format_exc(), file=log)
+            sys.exit(1)

@@ -1,0 +1,99 @@
+"""Which heads look elsewhere when a carry comes?
+
+Between two sums that differ in one digit and by one carry, each head's pattern moves by some distance (total
+variation: the share of attention that goes elsewhere). A digit that changes without a carry moves patterns too,
+so the same is measured for such pairs, and what counts is the difference. Decoder heads are asked at the position
+that writes the digit the carry goes into, encoder heads at the source position where the difference is largest
+(found on half of the pairs; all numbers are from the other half).
+"""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor
+
+from lab.figures import DIFFERENCES, heatmap, save
+from lab.statistics import bootstrap
+from problem1.analysis.carry_pairs import Group, all_groups
+from problem1.analysis.context import Context, Trial, places, source_places
+
+PAIRS = 400
+
+
+def distance(one: Tensor, other: Tensor) -> Tensor:
+    """[N, Tq, Tk] twice -> [N, Tq] share of each row's attention that lies elsewhere"""
+    return 0.5 * (one - other).abs().sum(-1)
+
+
+def shifts(context: Context, group: Group) -> dict:
+    """Every head's patterns with the carry against without, and with another digit against without."""
+    without, carrying, control = (
+        Trial(context.model, sums, context.batch_size).record()[0]
+        for sums in (group.without, group.carrying, group.control)
+    )
+    heads, excess = {}, []
+    half = len(group.without) // 2
+    sources, outputs = source_places(context.num_digits), places(context.num_digits + 1)
+    for head in context.heads:
+        moved, usual = distance(without[head], carrying[head]), distance(without[head], control[head])
+        query = group.target
+        if head.startswith("encoder."):
+            query = int((moved - usual)[:half].mean(0).argmax())
+        moved, usual = moved[half:, query], usual[half:, query]
+        excess.append(moved - usual)
+        keys = outputs[:-1] if ".self." in head and head.startswith("decoder.") else sources
+        keys = ["<s>", *keys] if keys is not sources else keys
+        change = (carrying[head] - without[head])[half:, query].mean(0)
+        heads[head] = {
+            "query": (sources if head.startswith("encoder.") else outputs)[query],
+            "moved": moved.mean().item(),
+            "moved_without_carry": usual.mean().item(),
+            "gains_most": [keys[int(change.argmax())], change.max().item()],
+            "loses_most": [keys[int(change.argmin())], change.min().item()],
+        }
+    low, high = bootstrap(torch.stack(excess, dim=1))
+    for number, head in enumerate(heads):
+        heads[head]["difference"] = excess[number].double().mean().item()
+        heads[head]["difference_interval_95"] = [low[number].item(), high[number].item()]
+    return {"name": group.name, "pairs": len(group.without) - half, "heads": heads}
+
+
+def draw(results: dict, path: Path, caption: str) -> None:
+    """Heads × where the carry goes: how much more a pattern moves with a carry than without."""
+    groups = results["groups"]
+    heads = list(groups[0]["heads"])
+    cells = [[group["heads"][head] for group in groups] for head in heads]
+    texts = [[_text(cell) for cell in line] for line in cells]
+    values = [[cell["difference"] for cell in line] for line in cells]
+    figure, axes = plt.subplots(figsize=(3.6 + 1.25 * len(groups), 2 + 0.28 * len(heads)))
+    columns = [group["name"].replace(", ", "\n") for group in groups]
+    most = max(0.1, max(abs(value) for line in values for value in line))
+    image = heatmap(axes, values, heads, columns, numbers=texts, scale=(-most, most), colours=DIFFERENCES)
+    axes.set_aspect("auto")
+    axes.set_xlabel("where the carry goes, and through how many 9s")
+    axes.set_title("attention that moves when a carry comes,\nbeyond what another digit alone moves")
+    figure.colorbar(image, ax=axes, label="share of attention (difference)", shrink=0.6)
+    save(figure, path, caption)
+
+
+def _text(cell: dict) -> str:
+    low, high = cell["difference_interval_95"]
+    if low <= 0 <= high or abs(cell["difference"]) < 0.005:
+        return "·"
+    return f"{cell['difference']:+.2f} ±{(high - low) / 2:.2f}"
+
+
+def answer(context: Context) -> dict:
+    """Write carry/attention_shift.json and .png."""
+    groups = [shifts(context, group) for group in all_groups(context.num_digits, PAIRS, seed=2)]
+    results = context.write(
+        "carry/attention_shift.json",
+        {
+            "question": "share of attention that moves when a carry comes, less what moves when only a digit changes",
+            "groups": groups,
+        },
+    )
+    caption = "Red: moves more when a carry comes. ± half the 95% bootstrap interval; · includes 0, or below 0.005."
+    draw(results, context.output_dir / "carry/attention_shift.png", context.caption(caption))
+    return results

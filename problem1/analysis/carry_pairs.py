@@ -1,0 +1,91 @@
+"""Pairs of sums that differ in nothing but one carry: the material of causal questions.
+
+Into the tens, straight from the ones:       342+136 = 0478 and 349+136 = 0485
+Into the hundreds, through a 9 in the tens:  342+256 = 0598 and 348+256 = 0604
+
+Only one digit of `a` changes, in the column where the carry is born ("source"). Between it and the digit asked
+about ("target", a position of the answer) stand `nines` columns that add up to exactly 9 and hand the carry on.
+All columns above see no change of carry, so that up to the target both answers, and what the decoder reads, agree.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from problem1.analysis.context import join, pick, places
+from problem1.dataset import Sums, carries, encode
+
+MOST_NINES = 2  # longer detours exist for long operands, but are too rare to matter
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pairs with one target and one number of nines. Row i of `without` and `carrying` belong together."""
+
+    target: int  # position of the answer the carry goes into; 0 is its first digit
+    nines: int
+    place: str  # the target's name: "tens"
+    without: Sums
+    carrying: Sums
+    control: Sums  # like `without`, the same digit changed to another, but no carry changes
+
+    @property
+    def name(self) -> str:
+        way = {0: "straight", 1: "through one 9", 2: "through two 9s"}.get(self.nines, f"through {self.nines} 9s")
+        return f"{self.place}, {way}"
+
+    def both_ways(self) -> tuple[Sums, Sums]:
+        """(what runs, what is put into it): half of the pairs as they are, half the other way round."""
+        half = len(self.without) // 2
+        first, second = slice(half), slice(half, None)
+        return (
+            join([pick(self.without, first), pick(self.carrying, second)]),
+            join([pick(self.carrying, first), pick(self.without, second)]),
+        )
+
+
+def all_groups(num_digits: int, count: int, seed: int = 0) -> list[Group]:
+    """For every digit of the answer that a carry can go into, pairs straight and through nines."""
+    return [
+        make_group(num_digits, target, nines, count, seed)
+        for nines in range(MOST_NINES + 1)
+        for target in range(num_digits - nines)
+    ]
+
+
+def make_group(num_digits: int, target: int, nines: int, count: int, seed: int = 0) -> Group:
+    """`count` pairs, drawn at random and kept where exactly the wanted carries differ."""
+    generator = torch.Generator().manual_seed(seed * 1_000 + target * 10 + nines)
+    source = target + nines  # operand columns and answer positions: column c adds up to position c + 1
+    wanted = torch.zeros(num_digits, dtype=torch.bool)
+    wanted[target : source + 1] = True
+    found: list[tuple[Sums, Sums, Sums]] = []
+    while sum(len(sums) for sums, _, _ in found) < count:
+        a, b = _operands(num_digits, target, source, 60 * count, generator)
+        changed, unchanged = a.clone(), a.clone()
+        lowest = int(source == 0)  # a first digit is never 0
+        for other in (changed, unchanged):
+            other[:, source] = torch.randint(lowest, 10, (len(a),), generator=generator)
+        without, carrying, control = (_sums(operand, b) for operand in (a, changed, unchanged))
+        carry = carries(without)
+        keep = ((carries(carrying) != carry) == wanted).all(1) & ~carry[:, target]
+        keep &= (carries(control) == carry).all(1) & (unchanged != a).any(1)
+        found.append(tuple(pick(sums, keep) for sums in (without, carrying, control)))
+    parts = [pick(join([parts[k] for parts in found]), slice(count)) for k in range(3)]
+    return Group(target, nines, places(num_digits + 1)[target], *parts)
+
+
+def _operands(num_digits: int, first: int, source: int, count: int, generator) -> tuple[Tensor, Tensor]:
+    """Random digits [count, num_digits] twice, columns first … source - 1 adding up to 9."""
+    a, b = torch.randint(0, 10, (2, count, num_digits), generator=generator)
+    a[:, 0], b[:, 0] = torch.randint(1, 10, (2, count), generator=generator)
+    if source > first:
+        a[:, 0] = a[:, 0].clamp(max=8) if first == 0 else a[:, 0]  # 9 = 9 + 0 would make a first digit 0
+        b[:, first:source] = 9 - a[:, first:source]
+    return a, b
+
+
+def _sums(a: Tensor, b: Tensor) -> Sums:
+    weights = 10 ** torch.arange(a.shape[1] - 1, -1, -1)
+    return encode((a * weights).sum(1), (b * weights).sum(1), a.shape[1])
