@@ -1,0 +1,93 @@
+"""The benchmarks compare like with like, and what they measure fills their tables. Speed itself is never tested."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from benchmarks import bench, measure
+from benchmarks.baselines import ReferenceClassifier, ReferenceTransformer, RowDataset, usual_epoch
+from lab.files import UserError
+from lab.training import evaluate
+from problem1.dataset import Sums, every_pair, score
+from problem1.model import Seq2SeqTransformer
+from problem2.model import SortingClassifier
+
+
+@pytest.mark.parametrize("width, heads, layers, d_ff", [(64, 4, 2, 256), (24, 3, 1, 40)])
+def test_the_reference_model_of_problem_1_gives_our_outputs_and_gradients(width, heads, layers, d_ff):
+    ours = Seq2SeqTransformer(13, width, heads, layers, layers, d_ff)
+    reference, (inputs, _) = ReferenceTransformer(ours), measure.addition_rows(16)
+    for model in (ours, reference):
+        model(*inputs).square().mean().backward()
+    torch.testing.assert_close(ours(*inputs), reference(*inputs), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(ours.embedding.weight.grad, reference.embedding.weight.grad, atol=1e-5, rtol=1e-3)
+
+
+def test_the_reference_model_of_problem_2_gives_our_outputs_with_padding():
+    ours = SortingClassifier(d_ff=128).eval()
+    (sequences,), _ = measure.sorting_rows(32)
+    torch.testing.assert_close(ours(sequences), ReferenceClassifier(ours).eval()(sequences), atol=1e-5, rtol=1e-4)
+
+
+def test_models_that_differ_are_not_timed(monkeypatch):
+    monkeypatch.setattr(measure, "ReferenceTransformer", lambda ours: ReferenceTransformer(Seq2SeqTransformer(13)))
+    with pytest.raises(AssertionError, match="not close"):
+        measure.steps(2, compiled=False, rows_evaluated=4)
+
+
+def test_the_usual_recipe_learns_its_rows():
+    torch.manual_seed(0)
+    rows = [{"input": [a, 10, b], "target": [(a + b) // 10, (a + b) % 10]} for a in range(4) for b in range(4)]
+    model = ReferenceTransformer(Seq2SeqTransformer(13, 32, 2, 1, 1, 64))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(60):
+        usual_epoch(model, DataLoader(RowDataset(rows), 8, shuffle=True), optimizer)
+    tensors = (torch.tensor([row[name] for row in rows]) for name in ("input", "target"))
+    assert evaluate(model, tuple(tensors), score)[1] == 1.0
+
+
+def test_a_round_measures_every_candidate_once_and_the_first_round_does_not_count():
+    turns = []
+    seconds = measure.interleaved({name: lambda name=name: turns.append(name) for name in "ab"}, 20)
+    rounds = {"".join(turns[number : number + 2]) for number in range(0, len(turns), 2)}
+    assert rounds == {"ab", "ba"} and len(turns) == 42 and len(seconds["a"]) == len(seconds["b"]) == 20
+
+
+def test_what_is_measured_fills_the_tables(monkeypatch):
+    sums = every_pair(3)
+    some = torch.arange(0, len(sums), 20_000)
+    monkeypatch.setattr(measure, "every_pair", lambda digits: Sums(sums.sources[some], sums.targets[some]))
+    small = ("--d-model", 16, "--d-ff", 16, "--num-heads", 2, "--num-layers", 1, "--epochs", 1)
+    sizes = {what: several[:2] for what, several in measure.SIZES.items() if "text" not in what}
+    found = {
+        "steps": measure.steps(2, compiled=False, rows_evaluated=4),
+        "training": measure.training((1,), 1, small),
+        "cost": measure.cost(2, sizes),
+    }
+    assert {what: set(timed) for what, timed in found["steps"].items()} == {
+        f"{problem}, {kind}": {"ours", "torch.nn"}
+        for problem, batch in (("addition", 64), ("sorting", 128))
+        for kind in (f"training step of {batch} rows", "evaluation pass of 4 rows")
+    }
+    assert [(run["recipe"], run["seed"], run["epochs"]) for run in found["training"]] == [
+        ("ours", 1, 1),
+        ("the usual one", 1, 1),
+    ]
+    text = bench.tables(found | {"processor": "a processor", "versions": {"torch": "2"}})
+    assert "addition, training step of 64 rows" in text and "the usual one, seed 1" in text and "never" in text
+    assert all(what in text for what in sizes)
+
+
+def test_what_failed_is_told():
+    timed = {"median_ms": 2.0, "quartiles_ms": [1.0, 3.0], "rounds": 4, "ratio": 1.0}
+    steps = {"a step": {"ours": timed, "torch.nn": timed, "ours, compiled": {"failed": "no compiler"}}}
+    text = bench.tables({"steps": steps, "processor": "a processor", "versions": {"torch": "2"}})
+    assert "| a step | 2.0, 1.00x | 2.0, 1.00x | failed |  |" in text
+
+
+def test_tables_go_between_the_marks_of_the_readme_and_nothing_else_changes():
+    readme = f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n"
+    assert bench.with_tables(readme, "| new |") == f"before\n{bench.BEGIN}\n\n| new |\n\n{bench.END}\nafter\n"
+    with pytest.raises(UserError, match="lacks the lines"):
+        bench.with_tables("no marks", "text")
+    assert bench.with_tables((bench.HERE / "README.md").read_text(), "| new |").count("| new |") == 1
