@@ -119,7 +119,9 @@ def steps(rounds: int, compiled: bool = True, rows_evaluated: int = 2048) -> dic
                 models[f"{who}, compiled"] = tuple(torch.compile(model, dynamic=False) for model in copies)
         for who, (trained, evaluated) in models.items():
             candidates[f"{problem}, training step of {batch_size} rows", who] = training_step(trained, *batch)
-            candidates[f"{problem}, evaluation pass of {rows_evaluated} rows", who] = evaluation_pass(evaluated, many[0])
+            candidates[f"{problem}, evaluation pass of {rows_evaluated} rows", who] = evaluation_pass(
+                evaluated, many[0]
+            )
     for (what, who), run in [*candidates.items()]:
         try:
             run()
