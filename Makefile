@@ -100,8 +100,8 @@ bench: | $(VENV)/ready-dev  ## speed beside what people would use instead; leave
 campaign: | $(VENV)/ready-dev  ## kills, full disks and rubbish files against every script (a quarter of an hour)
 	$(PY) benchmarks/campaign.py
 
-grade: | $(VENV)/ready  ## these results against what is expected; others: python -m lab.grade FOLDER
-	$(PY) -m lab.grade
+grade: | $(VENV)/ready  ## these results against what is expected; others: python -m grading FOLDER
+	$(PY) -m grading
 
 test: $(VENV)/ready-dev  ## the whole test suite
 	$(VENV)/bin/ruff check .

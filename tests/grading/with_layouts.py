@@ -1,4 +1,4 @@
-"""The healthy submission in each odd layout that occurs: the same numbers, said otherwise."""
+"""The valid submission in each layout that occurs: the same numbers, written in another way."""
 
 import argparse
 from collections.abc import Callable
@@ -8,9 +8,10 @@ import numpy
 import PIL.Image
 import torch
 
-from tests.lab.submissions import (
+from tests.grading.submissions import (
     ABLATION,
     EPOCHS,
+    LOG,
     PROBLEM1,
     PROBLEM2,
     SHARES,
@@ -22,17 +23,27 @@ from tests.lab.submissions import (
     write,
 )
 
+LAYOUTS: list[Callable[[Path], None]] = []
 
+
+def layout(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    LAYOUTS.append(make)
+    return make
+
+
+@layout
 def flat_ablation(folder: Path) -> None:
     names = [f"encoder_layer_{n // 4}_head_{n % 4}" for n in range(12)]
     write(folder, ABLATION, dict(zip(names, accuracies(folder).values(), strict=True)))
 
 
+@layout
 def ablation_of_lists(folder: Path) -> None:
     values = list(accuracies(folder).values())
     write(folder, ABLATION, {"baseline_accuracy": 0.9985, "encoder": {"0": values[:4], "1": values[4:8]}})
 
 
+@layout
 def ablation_of_records(folder: Path) -> None:
     values = enumerate(accuracies(folder).values())
     records = [
@@ -42,6 +53,7 @@ def ablation_of_records(folder: Path) -> None:
     write(folder, ABLATION, {"baseline": {"accuracy": 0.9985}, "results": records})
 
 
+@layout
 def ablation_of_drops(folder: Path) -> None:
     drops = {
         f"decoder_cross_L{n // 4}H{n % 4}": {"accuracy_drop": round(99.85 - 100 * value, 4), "std": 0.3}
@@ -50,6 +62,7 @@ def ablation_of_drops(folder: Path) -> None:
     write(folder, ABLATION, {"baseline": 99.85, "ablations": drops})
 
 
+@layout
 def ablation_of_importances(folder: Path) -> None:
     """Numbers without a word for what they are, most of them about 0 and one below: drops."""
     drops = [0.9985 - value for value in accuracies(folder).values()]
@@ -57,6 +70,7 @@ def ablation_of_importances(folder: Path) -> None:
     write(folder, ABLATION, {"baseline_accuracy": 0.9985, "head_ablation": {"encoder": matrix}})
 
 
+@layout
 def ablation_under_importance(folder: Path) -> None:
     """What stands nearest to a number tells what it is."""
     values = enumerate(accuracies(folder).values())
@@ -64,6 +78,7 @@ def ablation_under_importance(folder: Path) -> None:
     write(folder, ABLATION, {"original_accuracy": 0.9985, "head_importance": heads, "num_heads": 4, "num_layers": 2})
 
 
+@layout
 def ablation_in_layers(folder: Path) -> None:
     values = accuracies(folder).values()
     heads = {"encoder_self": {}, "decoder_cross": {}}
@@ -73,6 +88,7 @@ def ablation_in_layers(folder: Path) -> None:
     write(folder, ABLATION, {"baseline": 0.9985, "ablation": heads})
 
 
+@layout
 def ablation_by_numbers(folder: Path) -> None:
     write(
         folder,
@@ -82,15 +98,17 @@ def ablation_by_numbers(folder: Path) -> None:
     )
 
 
+@layout
 def ablation_in_one_list(folder: Path) -> None:
     content = {"baseline_accuracy": 0.9985, "ablated_accuracies": [*accuracies(folder).values()], "lr": 0.001}
     write(folder, ABLATION, content | {"per_place_accuracy": [0.99, 0.98, 0.97]})
 
 
+@layout
 def in_percent(folder: Path) -> None:
     values = {head: {"ablated": 100 * value} for head, value in accuracies(folder).items()}
     write(folder, ABLATION, {"baseline": 99.85, "heads": values})
-    for name in (f"{PROBLEM1}/training_log.json", f"{PROBLEM2}/none/training_log.json"):
+    for name in (LOG, f"{PROBLEM2}/none/training_log.json"):
         content = load(folder, name)
         for key in ("train_acc", "val_acc"):
             content[key] = [100 * value for value in content[key]]
@@ -99,8 +117,9 @@ def in_percent(folder: Path) -> None:
     write(folder, TABLE, {name: {n: 100 * v for n, v in row.items()} for name, row in table.items()})
 
 
+@layout
 def other_names(folder: Path) -> None:
-    content = load(folder, f"{PROBLEM1}/training_log.json")
+    content = load(folder, LOG)
     renamed = {
         "history": {
             "train_losses": content["train_loss"],
@@ -110,37 +129,42 @@ def other_names(folder: Path) -> None:
         },
         "test": {"loss": content["test_loss"], "sequence_accuracy": content["test_acc"], "token_accuracy": 0.9999},
     }
-    write(folder, f"{PROBLEM1}/training_log.json", renamed)
+    write(folder, LOG, renamed)
 
 
+@layout
 def log_of_epochs(folder: Path) -> None:
-    content = load(folder, f"{PROBLEM1}/training_log.json")
+    content = load(folder, LOG)
     names = ("train_loss", "train_acc", "val_loss", "val_acc")
     epochs = [{"epoch": n + 1} | {name: content[name][n] for name in names} for n in range(EPOCHS)]
-    write(folder, f"{PROBLEM1}/training_log.json", {"epochs": epochs, "test_loss": 0.002, "test_accuracy": "99.85%"})
+    write(folder, LOG, {"epochs": epochs, "test_loss": 0.002, "test_accuracy": "99.85%"})
 
 
+@layout
 def log_of_nested_epochs(folder: Path) -> None:
-    content = load(folder, f"{PROBLEM1}/training_log.json")
+    content = load(folder, LOG)
     epochs = {
         f"epoch_{n + 1}": {
             part: {kind: content[f"{part}_{kind}"][n] for kind in ("loss", "acc")} for part in ("train", "val")
         }
         for n in range(EPOCHS)
     }
-    write(folder, f"{PROBLEM1}/training_log.json", {"history": epochs, "test": {"loss": 0.002, "accuracy": 0.9985}})
+    write(folder, LOG, {"history": epochs, "test": {"loss": 0.002, "accuracy": 0.9985}})
 
 
+@layout
 def table_of_lists(folder: Path) -> None:
     rows = {name: list(row.values()) for name, row in load(folder, TABLE).items()}
     write(folder, TABLE, rows)
 
 
+@layout
 def table_with_lengths(folder: Path) -> None:
     rows = {name: [0.99, *row.values()] for name, row in load(folder, TABLE).items()}
     write(folder, TABLE, {"test_lengths": [16, 32, 64, 128, 256], "accuracies": rows})
 
 
+@layout
 def table_with_own_lengths(folder: Path) -> None:
     table = load(folder, TABLE)
     rows = {
@@ -150,11 +174,13 @@ def table_with_own_lengths(folder: Path) -> None:
     write(folder, TABLE, {"results": rows})
 
 
+@layout
 def table_by_accuracy(folder: Path) -> None:
     rows = {name: {"accuracy_by_length": [*row.values()], "seed": 3} for name, row in load(folder, TABLE).items()}
     write(folder, TABLE, rows)
 
 
+@layout
 def table_by_length(folder: Path) -> None:
     table = load(folder, TABLE)
     write(
@@ -164,6 +190,7 @@ def table_by_length(folder: Path) -> None:
     )
 
 
+@layout
 def table_of_records(folder: Path) -> None:
     records = [
         {"encoding": name, "length": int(n), "accuracy": value, "samples": 500}
@@ -173,6 +200,7 @@ def table_of_records(folder: Path) -> None:
     write(folder, TABLE, records)
 
 
+@layout
 def moved_files(folder: Path) -> None:
     """Other letters, other folders; as long as nothing else has the name."""
     results = folder / PROBLEM1
@@ -182,6 +210,7 @@ def moved_files(folder: Path) -> None:
     (folder / "problem2").rename(folder / "Problem2")
 
 
+@layout
 def transparent_figure(folder: Path) -> None:
     """Black ink on nothing: without its transparency it would be one black area."""
     alpha = numpy.zeros((300, 400, 4), dtype=numpy.uint8)
@@ -189,26 +218,31 @@ def transparent_figure(folder: Path) -> None:
     PIL.Image.fromarray(alpha).save(folder / PROBLEM1 / "training_curves.png")
 
 
+@layout
 def with_proof(folder: Path) -> None:
     write(folder, f"{PROBLEM1}/verification.json", {"pairs": 810_000, "errors": 1300, "exhaustive": True})
 
 
+@layout
 def other_rows_forced(folder: Path) -> None:
     """Teacher forcing on training rows, greedy decoding on test rows: two numbers that may differ."""
     modes = {"train_teacher_forcing_accuracy": 0.9999, "test_greedy_accuracy": 0.9985, "digit_greedy_accuracy": 0.9996}
-    change(folder, f"{PROBLEM1}/training_log.json", **modes)
+    change(folder, LOG, **modes)
 
 
-def collapse_told(folder: Path) -> None:
-    """One class for all beyond the range is no disease where it is said."""
+@layout
+def collapse_reported(folder: Path) -> None:
+    """One class for all beyond the range is no issue if the submission says so."""
     change(folder, TABLE, sinusoidal=SHARES)
     write(folder, f"{PROBLEM2}/extrapolation/details.json", {"sinusoidal": {"32": {"collapsed": True}}})
 
 
+@layout
 def plain_weights(folder: Path) -> None:
     torch.save(weights(), folder / PROBLEM1 / "best_model.pth")
 
 
+@layout
 def weights_with_company(folder: Path) -> None:
     """What people save beside the weights: the optimiser, numpy's scalars, the arguments."""
 
@@ -220,33 +254,3 @@ def weights_with_company(folder: Path) -> None:
         "args": argparse.Namespace(d_model=16, lr=1e-3),
     }
     torch.save(content, folder / PROBLEM1 / "best_model.pth")
-
-
-LAYOUTS: list[Callable[[Path], None]] = [
-    flat_ablation,
-    ablation_of_lists,
-    ablation_of_records,
-    ablation_of_drops,
-    ablation_of_importances,
-    ablation_under_importance,
-    ablation_in_layers,
-    ablation_by_numbers,
-    ablation_in_one_list,
-    in_percent,
-    other_names,
-    log_of_epochs,
-    log_of_nested_epochs,
-    table_of_lists,
-    table_with_lengths,
-    table_with_own_lengths,
-    table_by_accuracy,
-    table_by_length,
-    table_of_records,
-    moved_files,
-    collapse_told,
-    other_rows_forced,
-    with_proof,
-    transparent_figure,
-    plain_weights,
-    weights_with_company,
-]
