@@ -9,7 +9,6 @@ import json
 import os
 import re
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
@@ -39,12 +38,6 @@ class Unreadable(Exception):
     """Why a file cannot be used, as the end of a sentence about it: "is missing"."""
 
 
-@dataclass(frozen=True)
-class Image:
-    ink: float  # share of pixels that do not have the commonest colour
-    digest: str  # of the pixels: equal for the same picture, however it was compressed
-
-
 def join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
@@ -61,7 +54,7 @@ class Folder:
         self.folders: list[str] = []
         self.complete = True  # False: the folder holds more than is listed here
         self.not_strict: list[str] = []  # JSON files that only a tolerant reader can read
-        self._pictures: dict[str, Image | Unreadable] = {}
+        self._pictures: dict[str, tuple[float, str] | Unreadable] = {}
         self._first_path: dict[str, str] = {}  # digest of a picture -> where it was seen first
         self._list()
 
@@ -149,17 +142,28 @@ class Folder:
         """None for a sound figure, else the name of the known issue and what is wrong: "is blank"."""
         if path not in self._pictures:
             try:
-                picture = self._pictures[path] = decode(self.read(path, MAX_IMAGE))
-                self._first_path.setdefault(picture.digest, path)
+                self._pictures[path] = decode(self.read(path, MAX_IMAGE))
+                self._first_path.setdefault(self._pictures[path][1], path)
             except Unreadable as reason:
                 self._pictures[path] = reason
         picture = self._pictures[path]
         if isinstance(picture, Unreadable):
             return "broken-figure", str(picture)
-        if picture.ink < MIN_INK:
-            return "blank-figure", f"is blank: {1 - picture.ink:.2%} of its pixels have one colour"
-        first = self._first_path[picture.digest]
+        ink, digest = picture
+        if ink < MIN_INK:
+            return "blank-figure", f"is blank: {1 - ink:.2%} of its pixels have one colour"
+        first = self._first_path[digest]
         return None if first == path else ("copied-figure", f"is the same picture as {shown(first)}")
+
+    def problem(self, path: str) -> str | None:
+        """None for a sound figure, which may be a copy, or a readable text; else what is wrong with it."""
+        try:
+            if not path.lower().endswith(".png"):
+                return self.text(path) and None
+            name, problem = self.figure_problem(path) or ("", None)
+            return None if name == "copied-figure" else problem
+        except Unreadable as reason:
+            return str(reason)
 
 
 STRING = r'("(?:\\.|[^"\\])*"?)'  # matched first, and kept: nothing inside a string is a comment
@@ -171,8 +175,11 @@ def strict_json(text: str) -> str:
     return re.sub(STRING + r"|,(?=\s*[\]}])", lambda found: found[1] or "", text, flags=re.DOTALL)
 
 
-def decode(content: bytes) -> Image:
-    """Unpack a PNG completely, after a look at its size: a few bytes can claim to be a picture of gigabytes."""
+def decode(content: bytes) -> tuple[float, str]:
+    """A PNG's ink (the share of pixels that do not have the commonest colour) and the digest of its pixels.
+
+    It is unpacked completely, after a look at its size: a few bytes can claim to be a picture of gigabytes.
+    """
     import PIL.Image
 
     if not content.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -198,4 +205,4 @@ def decode(content: bytes) -> Image:
     sample = pixels[::step, ::step].reshape(-1, 3)
     _, index, counts = numpy.unique(sample @ [65536, 256, 1], return_index=True, return_counts=True)
     ink = float((pixels != sample[index[counts.argmax()]]).any(axis=-1).mean())
-    return Image(ink, hashlib.sha256(b"%d" % pixels.shape[1] + pixels.tobytes()).hexdigest())
+    return ink, hashlib.sha256(b"%d" % pixels.shape[1] + pixels.tobytes()).hexdigest()

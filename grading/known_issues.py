@@ -51,12 +51,13 @@ def log_issues(item: dict, submission: Submission) -> Issues:
             break
     if not item.get("learnable", True):
         return
+    kind = "training" if log.series.get("train_loss") else "validation"
     losses = [v for v in log.series.get("train_loss") or log.series.get("val_loss", []) if math.isfinite(v)]
     chance = item["chance_loss"]
     if len(losses) >= 3 and min(losses) > 0.98 * chance and losses[-1] < 1.1 * chance:
         yield Issue(
             "flat-loss",
-            f"the training loss never leaves {item['chance_name']} = {chance:.3f}: lowest {min(losses):.4f} in "
+            f"the {kind} loss never leaves {item['chance_name']} = {chance:.3f}: lowest {min(losses):.4f} in "
             f"{len(losses)} epochs, last {losses[-1]:.4f}",
             0.5,
             HINTS["flat-loss"] + REPRODUCED.get(item["chance_name"], ""),
@@ -71,10 +72,8 @@ def _not_finite(log: Log) -> Issues:
     for name, series in log.series.items():
         epochs = [epoch for epoch, value in enumerate(series, 1) if not math.isfinite(value)]
         if epochs:
-            evidence = (
-                f"{name} is not a finite number in {len(epochs)} of {len(series)} epochs, first in epoch {epochs[0]}"
-            )
-            yield Issue("not-finite", evidence, 1.0)
+            where = f"in {len(epochs)} of {len(series)} epochs, first in epoch {epochs[0]}"
+            yield Issue("not-finite", f"{name} is not a finite number {where}", 1.0)
             return
     for name, value in (("test_loss", log.test_loss), ("test_acc", log.test_acc)):
         if value is not None and not math.isfinite(value):
@@ -100,15 +99,13 @@ def accuracy_issues(item: dict, submission: Submission) -> Issues:
             yield Issue("proof-contradicted", evidence, 0.5, file=item["proof"]["file"])
 
 
+FORCED, GREEDY = {"teacher", "forced", "forcing"}, {"greedy", "autoregressive", "generated", "generation"}
+PART_OF_ANSWER = LOSS | {"token", "tokens", "char"}
+
+
 def _two_modes(item: dict, submission: Submission, log: Log) -> Issues:
     """One model's exact match with teacher forcing and with greedy decoding, reported as different numbers."""
-    forced_words, greedy_words = (
-        {"teacher", "forced", "forcing"},
-        {"greedy", "autoregressive", "generated", "generation"},
-    )
-    not_of_test = (
-        LOSS | {"token", "tokens", "char", *submission.expected.get("parts", [])} | SPLITS["train"] | SPLITS["val"]
-    )
+    not_of_test = PART_OF_ANSWER | {*submission.expected.get("parts", [])} | SPLITS["train"] | SPLITS["val"]
     for name in item.get("modes_in", []):
         try:
             content = submission.json(name)
@@ -120,18 +117,16 @@ def _two_modes(item: dict, submission: Submission, log: Log) -> Issues:
             of_answers = said & (ACCURACY | WHOLE_ANSWER) and not said & not_of_test
             if value is None or not of_answers or len(keys) > 4 or any(key.isdigit() for key in keys):
                 continue
-            if said & forced_words:
+            if said & FORCED:
                 forced.append(value)
-            elif said & greedy_words:
+            elif said & GREEDY:
                 greedy.append(value)
         by = divisor(forced + greedy)
         if not forced and log.test_acc is not None:  # then the plain number is the other one
             forced = [log.test_acc * by]
         if forced and greedy and abs(max(forced) - max(greedy)) / by > SAME:
-            evidence = (
-                f"{percent(max(forced) / by)} (teacher forcing), {percent(max(greedy) / by)} with greedy decoding"
-            )
-            yield Issue("two-modes", evidence, 0.5, file=name)
+            numbers = percent(max(forced) / by), percent(max(greedy) / by)
+            yield Issue("two-modes", "{} (teacher forcing), {} with greedy decoding".format(*numbers), 0.5, file=name)
 
 
 def _known_values(submission: Submission, accuracy: float | None, what: str, cost: float) -> Issues:

@@ -111,7 +111,7 @@ def test_help_teaches():
 
 
 def places(folder: Path, required=()) -> dict:
-    return grade(folder, EXPECTED, set(required)).places
+    return grade(folder, EXPECTED, set(required)).results
 
 
 def test_one_problem_alone(folder):
