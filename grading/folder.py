@@ -166,7 +166,7 @@ class Folder:
             return str(reason)
 
 
-STRING = r'("(?:\\.|[^"\\])*"?)'  # matched first, and kept: nothing inside a string is a comment
+STRING = r'("(?:\\.|[^"\\]+)*"?)'  # matched first, and kept: nothing inside a string is a comment
 
 
 def strict_json(text: str) -> str:

@@ -20,8 +20,8 @@ REPRODUCED = {  # causes that report/contradictions.json reproduces
     "the model cannot see the order."
 }
 BEYOND_RANGE = (
-    "Beyond its training lengths the model gives the same answer for every row. Say so in the report, instead of "
-    "calling it right on about half of the rows."
+    "A model that gives the same answer for every row beyond its training lengths gets exactly this. Count how often "
+    "it predicts each class, and report that instead of an accuracy of about one half."
 )
 
 

@@ -11,12 +11,10 @@ from grading.layouts import read_log, read_table
 from grading.report import grade, load_expected
 from tests.grading.submissions import ABLATION, LOG, PROBLEM2, SHARES, TABLE, accuracies, change, load, valid, write
 from tests.grading.with_issues import CASES, flat_loss
-from tests.grading.with_layouts import LAYOUTS
+from tests.grading.with_layouts import ABLATIONS, OTHERS, TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = [load_expected(ROOT / problem / "expected.json") for problem in ("problem1", "problem2")]
-OF_ABLATIONS = [layout for layout in LAYOUTS if "ablation" in layout.__name__]
-OF_TABLES = [layout for layout in LAYOUTS if "table" in layout.__name__]
 
 
 def graded(folder: Path):
@@ -37,28 +35,30 @@ def test_a_valid_submission_gets_all_points_and_no_issue(tmp_path):
     assert all_points(valid(tmp_path)).table().endswith("Total 100 of 100: all sound.")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
+@pytest.mark.parametrize("layout", OTHERS, ids=lambda layout: layout.__name__)
 def test_valid_in_another_layout(layout, tmp_path):
     layout(valid(tmp_path))
     all_points(tmp_path)
 
 
-@pytest.mark.parametrize("layout", OF_ABLATIONS, ids=lambda layout: layout.__name__)
-def test_every_layout_of_an_ablation_is_read_as_the_same_numbers(layout, tmp_path):
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_layout_of_an_ablation_is_read_as_the_same_numbers(name, tmp_path):
     meant = list(accuracies(valid(tmp_path)).values())
-    layout(tmp_path)
+    write(tmp_path, ABLATION, ABLATIONS[name](meant))
     read = list(read_ablation(load(tmp_path, ABLATION)).without.values())
     assert len(read) >= 8
     assert read[:11] == pytest.approx(meant[: len(read[:11])], abs=1e-9)
+    all_points(tmp_path)
 
 
-@pytest.mark.parametrize("layout", OF_TABLES, ids=lambda layout: layout.__name__)
-def test_every_layout_of_a_table_is_read_as_the_same_numbers(layout, tmp_path):
+@pytest.mark.parametrize("name", TABLES)
+def test_every_layout_of_a_table_is_read_as_the_same_numbers(name, tmp_path):
     meant = load(valid(tmp_path), TABLE)
-    layout(tmp_path)
+    write(tmp_path, TABLE, TABLES[name](meant))
     lengths = [int(n) for n in SHARES]
     table = read_table(load(tmp_path, TABLE), {name: [] for name in meant}, lengths)
     assert {name: {str(n): row[n] for n in lengths} for name, row in table.rows.items()} == meant
+    all_points(tmp_path)
 
 
 @pytest.mark.parametrize("name", CASES)
