@@ -43,6 +43,7 @@ class Task:
     test: Batch
     score: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]  # -> loss [B], correct [B] (bool)
     augment: Callable[[Batch, torch.Generator], Batch] = lambda batch, generator: batch
+    weights: Tensor | None = None  # if given: the rows of an epoch are drawn with replacement, in this proportion
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,10 @@ def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Reci
     """One epoch of steps; returns the mean loss and the share of correct rows while training."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     torch.manual_seed((seed * 1_000_003 + epoch) * 64 + rank())  # dropout differs between processes
-    order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
+    if task.weights is None:
+        order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
+    else:
+        order = torch.multinomial(task.weights, recipe.epoch_rows or len(rows[0]), True, generator=generator)
     batches = order.to(rows[0].device).split(recipe.batch_size)
     sums = torch.zeros(2, device=rows[0].device)
     model.train()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.grading.report import load_expected
+from grading.report import load_expected
 from problem1 import generate_data as addition
 from problem2 import generate_data as sorting
 

@@ -1,4 +1,4 @@
-"""A synthetic submission in good health; submission_layouts.py and submission_diseases.py change it."""
+"""A synthetic submission without any fault; with_layouts.py and with_issues.py change it."""
 
 import json
 import math
@@ -14,6 +14,7 @@ CHANCE = {"32": 0.482, "64": 0.526, "128": 0.506, "256": 0.49}
 HEADS = [f"{module}.head{n}" for module in ("encoder.0.self", "decoder.0.self", "decoder.0.cross") for n in range(4)]
 PROBLEM1, PROBLEM2 = "problem1/results", "problem2/results"
 ABLATION = f"{PROBLEM1}/head_analysis/ablation_results.json"
+LOG = f"{PROBLEM1}/training_log.json"
 TABLE = f"{PROBLEM2}/extrapolation/extrapolation_results.json"
 
 
@@ -54,7 +55,6 @@ def log(best: float, floor: float, classes: float) -> dict:
         "best_epoch": EPOCHS,
         "config": {"d_model": 16, "num_heads": 4, "num_layers": 2, "d_ff": 32},
         "seed": 641,
-        "seconds": 30.0,
     }
 
 
@@ -73,8 +73,8 @@ def checkpoint(folder: Path, name: str, accuracy: float, epoch: int = EPOCHS, mo
     torch.save(content, path)
 
 
-def healthy(folder: Path) -> Path:
-    write(folder, f"{PROBLEM1}/training_log.json", log(0.9985, 0.002, 10))
+def valid(folder: Path) -> Path:
+    write(folder, LOG, log(0.9985, 0.002, 10))
     checkpoint(folder, f"{PROBLEM1}/best_model.pth", 0.9985)
     figure(folder, f"{PROBLEM1}/training_curves.png")
     for head in HEADS[:4]:
