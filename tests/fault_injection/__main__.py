@@ -41,7 +41,7 @@ def main(parts: list[str]) -> int:
                 total.add(tally.result())
         if "places" in parts:
             total.add(counted("several writers", several_writers, work / "writers"))
-        for name, (*_, count) in READERS.items() if "malformed" in parts else ():
+        for name, (_, _, count, _) in READERS.items() if "malformed" in parts else ():
             total.add(counted(f"malformed files: {name}", read, name, count, inputs, work / name))
         if "malformed" in parts:
             total.add(counted("odd names", odd_names, inputs, work / "names"))

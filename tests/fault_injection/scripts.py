@@ -13,15 +13,17 @@ OPTIONS = {
     "MODEL": "--d-model 16 --d-ff 16 --num-heads 2 --num-layers 1 --dropout 0.1 --epochs 16 --device cpu",
     "TINY": "--d-model 8 --d-ff 8 --num-heads 1 --num-layers 1 --epochs 1 --device cpu",
     "SIZES": "--train-size 2000 --val-size 200 --test-size 200",
+    "NONE": "--encoding none",
+    "SEQUENCE": "--sequence 3 9 --device cpu --results-dir",
     "FEW": "--train-size 3 --val-size 2 --test-size 2",
 }
 TRAIN1 = "problem1/train.py MODEL --data-dir {rows1} --output-dir {out}"
 TRAIN_TEXT = "problem1/text/train.py MODEL --epoch-rows 1280 --data-dir {rows_text} --output-dir {out}"
 TRAIN2 = "problem2/train.py MODEL --encoding learned --max-len 600 --data-dir {rows2} --output-dir {out}"
 ANALYZE1 = "problem1/analyze.py --num-samples 2 --device cpu --data-dir {rows1} --output-dir {out}"
-ANALYZE_TEXT = "problem1/text/analyze.py --num-samples 20 --data-dir {rows_text} --output-dir {out}"
-ANALYZE2 = "problem2/analyze.py --test-lengths 20 --device cpu --output-dir {out}"
-STUDY = "problem2/study.py --encoding none --protocols course --seeds 1 --epochs 2 --output-dir {out}"
+ANALYZE_TEXT = "problem1/text/analyze.py --num-samples 20 --largest 100 --data-dir {rows_text} --output-dir {out}"
+ANALYZE2 = "problem2/analyze.py --test-lengths 20 24 --rows 20 --device cpu --output-dir {out}"
+STUDY = "problem2/study.py --encoding none --protocols course --seeds 1 --epochs 2 --lengths 20 --output-dir {out}"
 PREDICT = "problem1/predict.py 34+56 --model-path"
 INPUTS = {
     "rows1": "problem1/generate_data.py --num-digits 2 SIZES --output-dir {out}",
@@ -48,20 +50,18 @@ JOBS = {
     "-m grading {model1} --json {out}/grade.json": 3,
 }
 # What is read: a folder, the files in it that are malformed, how many there are, and the command that reads them.
-FEW1, FEW2 = " --data-dir {few1} --output-dir {live}", " --data-dir {few2} --results-dir {live}"
-ROWS = " TINY --data-dir {live} --output-dir {out}"
 READERS = {
-    "rows of addition": ("few1", "train.json", 280, "problem1/train.py" + ROWS),
-    "rows of text": ("few_text", "train.json", 280, "problem1/text/train.py" + ROWS),
-    "rows of sorting": ("few2", "train.json", 280, "problem2/train.py --encoding none" + ROWS),
+    "rows of addition": ("few1", "train.json", 280, "problem1/train.py TINY --data-dir {live} --output-dir {out}"),
+    "rows of text": ("few_text", "train.json", 280, "problem1/text/train.py TINY --data-dir {live} --output-dir {out}"),
+    "rows of sorting": ("few2", "train.json", 280, "problem2/train.py TINY NONE --data-dir {live} --output-dir {out}"),
     "checkpoint of addition": ("model1", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),
     "checkpoint of text": ("model_text", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),
-    "checkpoint of sorting": ("model2", "learned/best_model.pth", 520, ANALYZE2 + FEW2),
+    "checkpoint of sorting": ("model2", "learned/best_model.pth", 520, "problem2/analyze.py SEQUENCE {live}"),
     "last.pth": ("model1", "last.pth", 100, TRAIN1.replace("{out}", "{live} --resume")),
-    "log of a finished run": ("model1", "training_log.json", 60, "problem1/train.py TINY" + FEW1),
+    "finished run": ("model1", "*.json", 60, "problem1/train.py TINY --data-dir {few1} --output-dir {live}"),
     "results for the report": ("tree", "problem1/results/*", 100, "{live}/report/build.py --output {live}/report.pdf"),
     "submission": ("submission", "**/*", 250, "-m grading {live} --json -"),
-}  # fmt: skip
+}
 
 
 class Inputs(dict):
