@@ -238,24 +238,25 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, average, f
     if changed:
         name = changed[0]
         raise UserError(
-            f"{path} was trained with {name} = {shown_value(saved['settings'].get(name))}, not {settings[name]}: "
+            f"{path} was trained with {name} = {saved['settings'].get(name)}, not {settings[name]}: "
             "resume with the same flags, or start anew without --resume."
         )
     try:
         model.load_state_dict(saved["model"])
         average.load_state_dict(saved["average"])
         optimizer.load_state_dict(saved["optimizer"])
-        log = {name: saved["log"][name] for name in fresh_log}
-        done = len(log["val_acc"])
-    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError):
+        states = [(parameter, optimizer.state[parameter]) for parameter in model.parameters()]
+        log = {name: [float(value) for value in saved["log"][name]] for name in COLUMNS}
+        log |= {"best_epoch": int(saved["log"]["best_epoch"]), "seconds": float(saved["log"]["seconds"])}
+        if any(state["exp_avg"].shape != parameter.shape for parameter, state in states):
+            raise ValueError("another model's optimizer")
+        if {len(log[name]) for name in COLUMNS} != {saved["epoch"]}:
+            raise ValueError("one number per epoch")
+    except Exception:  # a file that train.py did not write can be wrong in any way
         raise UserError(f"{path} is not complete: start anew without --resume.") from None
     if rank() == 0:
-        print(f"resuming after epoch {done}.")
+        print(f"resuming after epoch {saved['epoch']}.")
     return log
-
-
-def shown_value(value) -> str:
-    return repr(value) if isinstance(value, str) else str(value)
 
 
 def finished(output_dir: Path, settings: dict) -> dict | None:

@@ -83,7 +83,6 @@ def main(settings: Settings) -> None:
                 "nor one with digits swapped within columns"
             )
         print(f"everything is in {settings.output_dir}; next: python problem1/analyze.py")
-    device.stop()
 
 
 if __name__ == "__main__":
