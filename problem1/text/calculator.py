@@ -12,24 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from lab import device as devices
 from lab.files import UserError
 from lab.statistics import margins
-from problem1.text.dataset import (
-    END,
-    PAD,
-    START,
-    SYMBOLS,
-    Pairs,
-    characters,
-    columns,
-    decoder_inputs,
-    right_answer,
-    to_number,
-    to_text,
-)
+from problem1.text.dataset import END, PAD, START, SYMBOLS, Pairs, characters, columns, decoder_inputs, right_answer
 from problem1.text.model import LONGEST
 from problem1.text.trained import MODEL, load_model
 
@@ -40,14 +27,18 @@ POSITIONS_AT_ONCE = 50_000  # of a batch, blanks included: some 200 MB
 class Prediction:
     """What the model wrote, the highest digit first, and the logit margin of each symbol."""
 
-    text: str
+    symbols: list[str]  # digits, if it has learned to add
     margins: list[float]  # how far each symbol's logit lies above the next best, the END's last of all
     ended: bool  # whether the model wrote its END in the positions it had
 
     @property
+    def text(self) -> str:
+        return "".join(self.symbols)
+
+    @property
     def number(self) -> int | None:
         """None where the text is not a number."""
-        return to_number(self.text) if self.ended and self.text.isdigit() else None
+        return int(self.text) if self.ended and self.text.isdigit() else None
 
 
 class Calculator:
@@ -62,7 +53,7 @@ class Calculator:
         for number in (number for pair in pairs for number in pair):
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise ValueError(f"the model adds whole numbers from 0 on, not {number!r:.60}")
-        texts = [(to_text(a), to_text(b)) for a, b in pairs]
+        texts = [(str(a), str(b)) for a, b in pairs]
         sums = []
         for (a, b), prediction in zip(texts, self.predict(texts), strict=True):
             if prediction.number is None:
@@ -105,10 +96,10 @@ class Calculator:
     def _read(self, tokens: list[int], margins: list[float]) -> Prediction:
         ended = END in tokens
         length = tokens.index(END) if ended else len(tokens)
-        text, margins = "".join(SYMBOLS[token] for token in tokens[:length]), margins[: length + ended]
+        symbols, margins = [SYMBOLS[token] for token in tokens[:length]], margins[: length + ended]
         if self.settings["order"] == "reversed":
-            text, margins = text[::-1], margins[:length][::-1] + margins[length:]
-        return Prediction(text, margins, ended)
+            symbols, margins = symbols[::-1], margins[:length][::-1] + margins[length:]
+        return Prediction(symbols, margins, ended)
 
 
 def load(path: Path | str = MODEL, device: str = "cpu") -> Calculator:

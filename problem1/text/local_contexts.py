@@ -34,14 +34,15 @@ class LocalContext(NamedTuple):
         if self.before_last == START:
             return "second position"
         blanks = (self.a == BLANK) + (self.b == BLANK)
-        return ("both operands go on", "one operand has ended", "both operands have ended")[blanks]
+        return PAST_THE_SECOND[blanks]
 
     def __str__(self) -> str:
         a, b, a_below, b_below, last, before = ("nothing" if s == ABSENT else SYMBOLS[s] for s in self)
         return f"digits [{a}] and [{b}], below these [{a_below}] and [{b_below}], written last [{before}] [{last}]"
 
 
-KINDS = ("first position", "second position", "both operands go on", "one operand has ended", "both operands have ended")
+PAST_THE_SECOND = ("both operands go on", "one operand has ended", "both operands have ended")
+KINDS = ("first position", "second position", *PAST_THE_SECOND)
 
 
 class Position(NamedTuple):

@@ -105,23 +105,12 @@ def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int
         "failures": int((lowest <= 0).sum()),
         "smallest_margin": smallest,
         "smallest_margin_at": {"local_context": str(contexts[worst]), "sum": " + ".join(expected[contexts[worst]])},
-        "by_kind": {kind: _summary(lowest, [context.kind == kind for context in contexts]) for kind in KINDS},
         "precision": precision,
         "largest_movement": largest,
         "smallest_margin_over_twice_the_movement": smallest / (2 * largest) if largest else None,
         "locality": locality,
         "argument": ARGUMENT,
         "margin_histogram": _histogram(lowest, [context.kind for context in contexts]),
-    }
-
-
-def _summary(lowest: Tensor, chosen: list[bool]) -> dict:
-    margin = lowest[torch.tensor(chosen)]
-    return {
-        "local_contexts": len(margin),
-        "failures": int((margin <= 0).sum()),
-        "smallest_margin": float(margin.min()),
-        "median_margin": float(margin.median()),
     }
 
 
@@ -222,8 +211,8 @@ def draw(numbers: dict, path: Path) -> None:
     edges, counts = numbers["margin_histogram"]["edges"], numbers["margin_histogram"]["counts"]
     figure, axes = plt.subplots(figsize=(9, 4))
     for number, (kind, heights) in enumerate(counts.items()):
-        label = f"{kind}: {numbers['by_kind'][kind]['local_contexts']:,}"
-        axes.stairs(heights, edges, color=COLOURS[number], linestyle=LINES[number], linewidth=1.6, label=label)
+        style = {"color": COLOURS[number], "linestyle": LINES[number], "linewidth": 1.6}
+        axes.stairs(heights, edges, **style, label=f"{kind}: {sum(heights):,}")
     movement, smallest = numbers["largest_movement"], numbers["smallest_margin"]
     top = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "ha": "right"}
     for value, text in ((movement, "largest movement\nof a logit"), (smallest, "smallest\nmargin")):
