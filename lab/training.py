@@ -269,6 +269,16 @@ def finished(output_dir: Path, settings: dict) -> dict | None:
     return log if {name: config.get(name) for name in settings} == settings else None
 
 
+def stopped(output_dir: Path, settings: dict) -> bool:
+    """Whether `output_dir` holds the state of a run that was stopped, with exactly these settings."""
+    path = Path(output_dir) / "last.pth"
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)["settings"]
+        return {name: saved.get(name) for name in settings} == settings
+    except Exception:  # not there, or not a file that train.py wrote: then there is nothing to go on with
+        return False
+
+
 def data_digest(task: Task) -> str:
     """16 hex digits that tell these rows from any others."""
     digest = hashlib.sha256()
