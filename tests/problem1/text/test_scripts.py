@@ -15,7 +15,7 @@ from lab import checkpoint
 from lab.files import UserError
 from problem1.text import analyze, calculator, lengths, proof
 from problem1.text.dataset import generate, load_or_generate, right_answer
-from problem1.text.trained import KIND, build, load_model
+from problem1.text.trained import KIND, build
 from tests.conftest import ROOT
 
 TRAIN = "problem1/text/train.py"
@@ -115,11 +115,6 @@ def test_impossible_settings_are_one_sentence(refused, tmp_path, flags, words):
     refused(TRAIN, "--output-dir", tmp_path, *flags, words=words)
 
 
-def test_help(script):
-    assert "--scheme" in script(TRAIN, "--help").stdout
-    assert "proof.json" in script("problem1/text/analyze.py", "--help").stdout
-
-
 @pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "none"])
 def test_classic_schemes_are_decoded_and_scored_alike(scheme, tmp_path):
     """Teacher-forced exact match and greedy decoding agree for models of characters too."""
@@ -195,8 +190,3 @@ def test_shapes_are_sums(shape):
     assert len(pairs) >= 50
     assert all(number == "0" or (number.isdigit() and number[0] != "0") for pair in pairs for number in pair)
     assert right_answer(pairs[0]) == str(int(pairs[0][0]) + int(pairs[0][1]))
-
-
-def test_a_loaded_model_is_the_trained_one(trained):
-    model, settings = load_model(trained / "best_model.pth")
-    assert settings["d_model"] == 32 and not model.training
