@@ -107,7 +107,7 @@ def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int
         "smallest_margin_at": {"local_context": str(contexts[worst]), "sum": " + ".join(expected[contexts[worst]])},
         "precision": precision,
         "largest_movement": largest,
-        "smallest_margin_over_twice_the_movement": smallest / (2 * largest) if largest else None,
+        "smallest_margin_over_twice_the_movement": smallest / (2 * largest) if largest and smallest > 0 else None,
         "locality": locality,
         "argument": ARGUMENT,
         "margin_histogram": _histogram(lowest, [context.kind for context in contexts]),
