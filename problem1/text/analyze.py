@@ -5,7 +5,7 @@
     proof.json, proof.png    does it add right at every length? every local context, and the argument
     heads.json, heads.png    where each head attends, and exact match without it
     lengths.json             exact match at 8 to 2,006 characters, and on shapes that no training row had
-    scaling.json             sums of up to 100,000 digits; seconds and memory of each are in timing.json
+    scaling.json             sums of up to 100,000 digits; seconds and memory of each are in analysis_timing.json
 
 The comparison of position schemes comes from study.py.
 """
@@ -70,9 +70,9 @@ def main(settings: Settings) -> None:
         say(
             f"{top['right']} of {top['of']} sums of {top['digits']:,} digits right, {price['seconds_a_sum']:.1f} s and "
             f"{price['megabytes_for_the_sum']:.0f} MB a sum",
-            "scaling.json, timing.json",
+            "scaling.json, analysis_timing.json",
         )
-    write_timing(folder, time.perf_counter() - started, **cost)
+    write_timing(folder, time.perf_counter() - started, name="analysis_timing.json", **cost)
     say(f"everything is in {folder}")
 
 

@@ -55,7 +55,7 @@ def measure_one(model_path: str, digits: int) -> dict:
 
 
 def run(model_path: Path, sizes: tuple[int, ...] = SIZES) -> tuple[dict, dict]:
-    """What is exact, for scaling.json, and what differs from run to run, for timing.json.
+    """What is exact, for scaling.json, and what differs from run to run, for analysis_timing.json.
 
     A slope is the exponent of the cost: 1 on logarithmic axes is linear cost.
     """

@@ -164,7 +164,7 @@ def test_analyze_writes_what_it_promises_and_prints_findings(trained, data, tmp_
     assert f"{measured['in_all']['right']:,} of {measured['in_all']['of']:,} sums right" in lines[2]
     assert lines[3].startswith("2 of 2 sums of 30 digits right")
 
-    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "timing.json"}
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "analysis_timing.json"}
     run_analysis(trained / "best_model.pth", data, tmp_path)
     assert len(before) == 6 and all(path.read_bytes() == content for path, content in before.items())
 
@@ -172,7 +172,7 @@ def test_analyze_writes_what_it_promises_and_prints_findings(trained, data, tmp_
 def test_two_layers_go_without_the_proof_alone(data, tmp_path, capsys):
     run_analysis(untrained(tmp_path, num_layers=2), data, tmp_path / "out")
     written = {path.name for path in (tmp_path / "out").glob("*.json")}
-    assert written == {"heads.json", "lengths.json", "scaling.json", "timing.json"}
+    assert written == {"heads.json", "lengths.json", "scaling.json", "analysis_timing.json"}
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "no proof: it is of models with one decoder layer, and this one has 2"
     assert lines[1].startswith("12 heads; ")  # 2 layers x 3 modules x 2 heads
@@ -180,7 +180,7 @@ def test_two_layers_go_without_the_proof_alone(data, tmp_path, capsys):
 
 def test_a_classic_model_is_measured_at_its_lengths(data, tmp_path, capsys):
     run_analysis(untrained(tmp_path, scheme="sinusoidal"), data, tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").glob("*.json")} == {"lengths.json", "timing.json"}
+    assert {path.name for path in (tmp_path / "out").glob("*.json")} == {"lengths.json", "analysis_timing.json"}
     assert "no proof, heads and scaling" in capsys.readouterr().out
 
 
