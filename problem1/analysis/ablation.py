@@ -195,8 +195,7 @@ def run(context: Context) -> dict:
     write_text(folder / "head_importance_ranking.txt", ranking_text(results))
     caption = "Bars: points lost when one head is ablated; lines: 95% intervals (paired bootstrap)."
     draw_importance(results, folder / "head_importance.png", context.caption(caption))
-    caption = "Share that is right with all heads and wrong without this one (· below 0.005)."
-    caption += " Single digits are predicted after right ones."
+    caption = "Share right with all heads less share right without this one (· below 0.005)."
     draw_by_class(results, folder / "ablation_by_class.png", context.caption(caption))
     return results
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from lab.figures import DIFFERENCES, save
 from lab.statistics import bootstrap
-from problem1.analysis.attention_maps import axis_labels, position_labels
 from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context, digit_names, source_labels
 from problem1.analysis.figures import WIDEST, group_labels, table, with_interval
@@ -45,14 +44,10 @@ def measure(context: Context, group: Group) -> dict:
             query = int((moved - usual)[:half].mean(0).argmax())
         moved, usual = moved[half:, query], usual[half:, query]
         excess.append(moved - usual)
-        keys = axis_labels(head, *position_labels(context.num_digits))[1]
-        change = (carrying[head] - without[head])[half:, query].mean(0)
         heads[head] = {
             "query": (sources if head.startswith("encoder.") else outputs)[query],
             "moved": moved.mean().item(),
             "moved_without_carry": usual.mean().item(),
-            "gains_most": [keys[int(change.argmax())], change.max().item()],
-            "loses_most": [keys[int(change.argmin())], change.min().item()],
         }
     low, high = bootstrap(torch.stack(excess, dim=1))
     for number, head in enumerate(heads):

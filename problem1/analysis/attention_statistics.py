@@ -4,7 +4,7 @@ operator         to the +
 own position     to the query's own position
 same column      to the digits of the column: the one the query stands in (encoder), or the one whose digit is
                  written next (decoder); for an operand's own digit this is its partner in the other operand.
-                 Also by operand (a, b), and in the decoder by size: to the larger and to the smaller digit
+                 In the decoder also by size: to the larger and to the smaller digit
 lower column     to the digits one column to the right, where the carry is born
 start token      to the start token
 earlier outputs  to digits already written, the last one read (own position) not counted
@@ -35,7 +35,7 @@ FIXED = 0.05  # variability up to which a head is called positional
 UNIFORM = 0.9  # entropy from which on it is called uniform
 MOSTLY_ONE = 0.7  # of a column's attention on one of its two digits, told apart by size
 MAIN = 0.4  # share of attention from which on a target gives the head its description
-PARTS = ["same column, a", "same column, b", "larger digit", "smaller digit"]  # of "same column"
+PARTS = ["larger digit", "smaller digit"]  # of "same column"
 TARGETS = ["operator", "own position", "same column", *PARTS, "lower column", "start token", "earlier outputs"]
 MEASURES = [*TARGETS, "entropy", "variability"]
 
@@ -64,11 +64,7 @@ def target_masks(head: str, num_digits: int) -> dict[str, Tensor]:
     if own is not None:
         masks["own position"] = own
         masks["same column"] &= ~own  # a digit's own position is counted once
-    first = torch.arange(sources) < plus
-    return masks | {
-        "same column, a": masks["same column"] & first,
-        "same column, b": masks["same column"] & ~first,
-    }
+    return masks
 
 
 def _digits(columns: list, num_digits: int, lower: int) -> Tensor:
@@ -124,7 +120,7 @@ def measure(context: Context) -> dict:
             }
             for number, (name, values) in enumerate(measured.items())
         }
-        heads[head] = entry | {"description": describe(entry) if context.meaningful else None}
+        heads[head] = entry | (describe(entry) if context.meaningful else {"description": None})
     return {
         "question": "mean attention over the test rows to positions with a meaning in an addition",
         "rows": len(context.correct),
@@ -133,20 +129,21 @@ def measure(context: Context) -> dict:
     }
 
 
-def describe(entry: dict) -> str:
-    """'same column (0.97), positional': the main target, and whether the pattern depends on the sum."""
+def describe(entry: dict) -> dict:
+    """The main target, whether the pattern depends on the sum, and both in words: 'same column (0.97), positional'."""
     targets = {name: entry[name]["mean"] for name in TARGETS if name in entry and name not in PARTS}
     main = max(targets, key=targets.get)
     kind = "positional" if entry["variability"]["mean"] <= FIXED else "content-dependent"
+    text = f"{main} ({targets[main]:.2f})"
+    for part in PARTS:
+        share = entry.get(part, {"mean": 0.0})["mean"]
+        if main == "same column" and share >= MOSTLY_ONE * targets[main]:
+            text = f"same column, mostly its {part} ({share:.2f} of {targets[main]:.2f})"
     if entry["entropy"]["mean"] > UNIFORM:
-        return f"uniform, {kind}"
-    if targets[main] < MAIN:
-        return f"no main target, {kind}"
-    for size in ("larger", "smaller"):
-        part = entry.get(f"{size} digit", {"mean": 0.0})["mean"]
-        if main == "same column" and part >= MOSTLY_ONE * targets[main]:
-            return f"same column, mostly its {size} digit ({part:.2f} of {targets[main]:.2f}), {kind}"
-    return f"{main} ({targets[main]:.2f}), {kind}"
+        main = text = "uniform"
+    elif targets[main] < MAIN:
+        main = text = "no main target"
+    return {"main_target": main, "kind": kind, "description": f"{text}, {kind}"}
 
 
 def draw(results: dict, path: Path, caption: str) -> None:
@@ -181,15 +178,7 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    descriptions = [entry["description"] for entry in results["heads"].values()]
-    uniform = sum(text.startswith("uniform") for text in descriptions)
-    positional = sum(text.endswith("positional") for text in descriptions)
-    lines = [f"{uniform} of {len(descriptions)} heads attend uniformly, {positional} by position only; the others:"]
-    return "\n".join(
-        lines
-        + [
-            f"{head:<24}{entry['description']}"
-            for head, entry in results["heads"].items()
-            if not entry["description"].startswith("uniform")
-        ]
-    )
+    by_target: dict[str, list[str]] = {}
+    for head, entry in results["heads"].items():
+        by_target.setdefault(entry["main_target"], []).append(head)
+    return "\n".join(f"{target:<18}{', '.join(heads)}" for target, heads in by_target.items())

@@ -10,22 +10,24 @@ prefix conflict   The digits already written tell whether a carry came (the firs
 random prefix     Is each digit still right when those before it are the digits of another test sum?
 """
 
+import math
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
 
-from lab.figures import COLOURS, save
+from lab.figures import save
 from lab.hooks import replace
 from lab.statistics import proportion
 from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context, digit_names, join
 from problem1.analysis.exhaustive import predict
-from problem1.analysis.figures import error_bars
+from problem1.analysis.figures import table
 from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import Sums, decoder_inputs
 
 PAIRS = 1_000  # for each group, with and without a carry
+FOLLOWS = ("follows_operands", "follows_prefix", "follows_prefix_self_attention_frozen")
 
 
 def measure(context: Context) -> dict:
@@ -68,13 +70,13 @@ def prefix_conflict(context: Context, group: Group) -> dict:
     freeze = {head: replace(clean.recorded.outputs[head]) for head in self_heads}
     digit = conflict.logits().argmax(-1)[:, position]
     frozen = conflict.logits(freeze).argmax(-1)[:, position]
-    return {
-        "name": group.name,
-        "digit": digit_names(context.num_digits + 1)[position],
-        "follows_operands": proportion(digit == sums.targets[:, position]),
-        "follows_prefix": proportion(digit == others.targets[:, position]),
-        "follows_prefix_self_attention_frozen": proportion(frozen == others.targets[:, position]),
-    }
+    shares = (
+        proportion(digit == sums.targets[:, position]),
+        proportion(digit == others.targets[:, position]),
+        proportion(frozen == others.targets[:, position]),
+    )
+    names = {"name": group.name, "digit": digit_names(context.num_digits + 1)[position]}
+    return names | dict(zip(FOLLOWS, shares, strict=True))
 
 
 def random_prefix(context: Context) -> dict:
@@ -87,60 +89,44 @@ def random_prefix(context: Context) -> dict:
 
 
 def draw(results: dict, path: Path, caption: str) -> None:
-    """Left: logit margins with and without a carry. Right: what is written after wrong prefixes."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 1.2 + 0.5 * max(len(results["groups"]), 7)))
-    _draw_margins(left, results["groups"])
-    _draw_prefixes(right, results)
+    """Left: accuracy and logit margins with and without a carry. Right: what is written after wrong prefixes."""
+    groups, conflicts = results["groups"], results["prefix_conflict"]
+    height = 1.6 + 0.5 * max(len(groups), len(results["random_prefix"]) + len(conflicts))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, height), width_ratios=[2, 3])
+    cells = [[group["without_carry"], group["with_carry"]] for group in groups]
+    texts = [[f"{cell['share']:.1%}, {cell['smallest_margin']:.1f}" for cell in line] for line in cells]
+    values = [[cell["share"] for cell in line] for line in cells]
+    columns = ["no carry comes", "a carry comes"]
+    table(left, values, [group["name"] for group in groups], columns, texts)
+    left.set_title("sums right, and smallest logit margin")
+    left.set_ylabel("where the carry goes")
+
+    rows = [(f"{digit}: digits of another sum", share, None, None) for digit, share in results["random_prefix"].items()]
+    rows += [
+        (f"{conflict['digit']} of 9: the other carry\n({conflict['name']})", *(conflict[key] for key in FOLLOWS))
+        for conflict in conflicts
+    ]
+    labels, *columns = zip(*rows, strict=True)
+    values = [[share["share"] if share else math.nan for share in line] for line in zip(*columns, strict=True)]
+    texts = [[_percent(share) for share in line] for line in zip(*columns, strict=True)]
+    names = ["follow the\noperands (right)", "follow the\nprefix (wrong)", "follow the prefix,\nself-attention frozen"]
+    image = table(right, values, labels, names, texts)
+    right.set_title("digits written after a wrong prefix (%)")
+    figure.colorbar(image, ax=right, label="share", shrink=0.8)
     save(figure, path, caption)
 
 
-def _draw_margins(axes, groups: list[dict]) -> None:
-    for number, (key, label) in enumerate((("without_carry", "no carry comes"), ("with_carry", "a carry comes"))):
-        rows = [row + (0.18 if number else -0.18) for row in range(len(groups))]
-        middles = [group[key]["median_margin"] for group in groups]
-        axes.barh(rows, middles, 0.36, color=COLOURS[number], edgecolor="black", linewidth=0.5, label=label)
-        axes.plot([group[key]["smallest_margin"] for group in groups], rows, "k|", markersize=9)
-        for row, group, middle in zip(rows, groups, middles, strict=True):
-            axes.text(max(middle, 0), row, f"  {group[key]['share']:.1%} right", va="center", fontsize=7)
-    axes.set_yticks(range(len(groups)), [group["name"] for group in groups])
-    axes.invert_yaxis()
-    axes.margins(x=0.2)
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel("logit margin: bar the median, stroke the smallest")
-    axes.set_ylabel("where the carry goes")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
-
-
-def _draw_prefixes(axes, results: dict) -> None:
-    """Each row is one digit: how often it follows the operands, and how often the wrong prefix."""
-    rows = [
-        (f"{digit}, after the\ndigits of another sum", share, 0.0) for digit, share in results["random_prefix"].items()
-    ]
-    for conflict in results["prefix_conflict"]:
-        label = f"{conflict['digit']} of 9, after the digits\nof the other carry ({conflict['name']})"
-        rows.append((label, conflict["follows_operands"], 100 * conflict["follows_prefix"]["share"]))
-    labels, operands, by_prefix = zip(*rows, strict=True)
-    by_operands = [100 * share["share"] for share in operands]
-    intervals = [[100 * bound for bound in share["interval_95"]] for share in operands]
-    bars = range(len(rows))
-    style = {"height": 0.6, "edgecolor": "black", "linewidth": 0.5}
-    axes.barh(bars, by_operands, color=COLOURS[5], label="follows the operands (right)", **style)
-    axes.barh(
-        bars, by_prefix, left=by_operands, color=COLOURS[6], hatch="//", label="follows the wrong prefix", **style
-    )
-    axes.errorbar(
-        by_operands, bars, xerr=error_bars(by_operands, intervals), fmt="none", ecolor="black", elinewidth=1, capsize=2
-    )
-    axes.set_yticks(bars, labels, fontsize=8)
-    axes.invert_yaxis()
-    axes.set(xlabel="share of the digits written (%)", xlim=(0, 104))
-    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=2, fontsize=8)
+def _percent(share: dict | None) -> str:
+    if share is None:
+        return "–"
+    low, high = share["interval_95"]
+    return f"{100 * share['share']:.1f} ±{50 * (high - low):.1f}"
 
 
 def run(context: Context) -> dict:
     """Write carry/nines.json and .png."""
     results = context.write("carry/nines.json", measure(context))
-    caption = "Left: to the right of 0 everything is right. Right: is a digit computed from the operands or read off the prefix?"
+    caption = "Right: is a digit computed from the operands or read off the prefix? ± half the 95% interval."
     draw(results, context.output_dir / "carry/nines.png", context.caption(caption))
     return results
 

@@ -23,6 +23,7 @@ from problem1.analysis.figures import table
 from problem1.dataset import START, SYMBOLS, Sums, carries, decoder_inputs
 
 WRONG = "a wrong answer"
+PANELS = 5  # beside one another in a figure
 
 
 def parse_sum(text: str, num_digits: int) -> tuple[int, int]:
@@ -120,57 +121,44 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
 
 
 def draw_example(example: dict, path: Path, caption: str) -> None:
-    """The sum as on paper, the probability of each digit, and where each digit attends in the source."""
+    """The sum as on paper; then for each digit written its probability, and where the decoder attends in the source."""
     heads = [head for head in example["patterns"] if ".cross." in head]
-    digits = len(example["prediction"])
-    wide = min(4, digits)
-    rows = math.ceil(digits / wide)
-    figure = plt.figure(figsize=(2.5 * wide + 3.2, 2.9 + rows * (1.3 + 0.24 * len(heads))))
-    above, below = figure.subfigures(2, 1, height_ratios=[1.5, (1 + 0.2 * len(heads)) * rows])
-    paper, confidence = above.subplots(1, 2)
-    _paper(paper, example)
-    _confidence(confidence, example)
-    panels = below.subplots(rows, wide, squeeze=False).flat
+    names = digit_names(len(example["prediction"]))
+    rows = math.ceil((1 + len(names)) / PANELS)
+    size = (2.6 * PANELS + 1.5, 0.8 + rows * (1.3 + 0.24 * len(heads)))
+    figure, panels = plt.subplots(rows, PANELS, squeeze=False, figsize=size)
+    paper, *panels = panels.flat
+    draw_on_paper(paper, example)
     image = None
-    for position, name in enumerate(digit_names(digits)):
+    for position, name in enumerate(names):
         weights = [example["patterns"][head][position] for head in heads]
-        labels = heads if position % wide == 0 else [""] * len(heads)
+        labels = heads if position == 0 or (position + 1) % PANELS == 0 else [""] * len(heads)
         image = table(panels[position], weights, labels, example["source"])
-        panels[position].set_title(f"writes {example['prediction'][position]}  ({name})", fontsize=10)
+        probability = f"{100 * example['confidence'][position]:.2f}%"
+        panels[position].set_title(f"{name}: writes {example['prediction'][position]} ({probability})", fontsize=9)
         panels[position].set_xlabel("key")
-    for axes in panels[digits:]:
+    for axes in panels[len(names) :]:
         axes.set_visible(False)
-    below.colorbar(image, ax=list(panels), label="attention", shrink=0.7)
+    figure.colorbar(image, ax=panels, label="attention", shrink=0.7)
     verdict = "right" if example["correct"] else f"wrong: {example['target']} is right"
-    figure.suptitle(f"{example['sum']} = {example['prediction']}   ({verdict}; {example['reason']})", fontweight="bold")
+    title = f"{example['sum']} = {example['prediction']}   ({verdict}; {example['reason']})"
+    figure.suptitle(title, fontweight="bold")
     save(figure, path, caption)
 
 
-def _paper(axes, example: dict) -> None:
+def draw_on_paper(axes, example: dict) -> None:
     """The addition as it is written on paper, carries in small above the columns they go into."""
     a, b = example["sum"].split("+")
-    width = len(a) + 1
-    axes.set(xlim=(-1.5, width), ylim=(-0.6, 4))
+    axes.set(xlim=(-1.5, len(a) + 1), ylim=(-0.6, 4))
     axes.axis("off")
-    for height, text in ((2.6, a), (1.6, b), (0.1, example["prediction"])):
-        for power, symbol in enumerate(reversed(text)):
-            axes.text(width - 1 - power, height, symbol, ha="center", fontsize=17, family="monospace")
+    style = {"ha": "center", "family": "monospace"}
+    for height, text in ((2.6, a), (1.6, "+" + " " * (len(a) - len(b)) + b), (0.1, example["prediction"])):
+        for column, symbol in enumerate(text.rjust(len(a) + 1)):
+            axes.text(column, height, symbol, fontsize=17, **style)
     for column, carries_out in enumerate(example["carries_out_of_column"]):
         if carries_out:
-            axes.text(column, 3.5, "1", ha="center", fontsize=10, color="#D55E00", family="monospace")
-    axes.text(-0.9, 1.6, "+", ha="center", fontsize=17, family="monospace")
-    axes.plot([-1.2, width - 0.5], [1.2, 1.2], color="black", linewidth=1)
-    axes.text(-1.4, 3.5, "carries", fontsize=8, color="#D55E00")
-
-
-def _confidence(axes, example: dict) -> None:
-    names = digit_names(len(example["prediction"]))
-    labels = [f"{digit}\n{name}" for digit, name in zip(example["prediction"], names, strict=True)]
-    bars = axes.bar(range(len(names)), example["confidence"], color="#56B4E9", edgecolor="black", linewidth=0.6)
-    axes.bar_label(bars, [f"{100 * value:.2f}%" for value in example["confidence"]], fontsize=8)
-    axes.set(ylim=(0, 1.15), ylabel="probability")
-    axes.set_xticks(range(len(names)), labels, fontsize=8)
-    axes.set_xlabel("digit written")
+            axes.text(column, 3.5, "1", fontsize=10, color="#D55E00", **style)
+    axes.plot([-0.5, len(a) + 0.5], [1.2, 1.2], color="black", linewidth=1)
 
 
 def remove_outdated(output_dir: Path) -> None:
@@ -219,8 +207,9 @@ def run_given(context: Context, pairs: list[tuple[int, int]]) -> dict:
 
 
 def findings(results: dict) -> str:
-    return "\n".join(
-        f"{example['sum']} = {example['prediction']}   {'right' if example['correct'] else 'wrong'}, "
-        f"lowest probability of a digit {100 * min(example['confidence']):.2f}%   ({example['reason']})"
-        for example in results["examples"]
-    )
+    lines = []
+    for example in results["examples"]:
+        verdict = "right" if example["correct"] else f"wrong, it is {example['target']}"
+        least = 100 * min(example["confidence"])
+        lines.append(f"{example['sum']} = {example['prediction']}   {verdict}; every digit with at least {least:.2f}%")
+    return "\n".join(lines)

@@ -89,9 +89,9 @@ def run(context: Context) -> dict:
 
 def findings(results: dict) -> str:
     pairs, errors, unseen = results["pairs"], results["errors"], results["never_seen_in_training"]
-    kind = "all" if results["exhaustive"] else "random"
+    kind = "" if results["exhaustive"] else "random "
     lines = [
-        f"exact on {pairs - errors:,} of {pairs:,} sums ({kind}); smallest logit margin {results['smallest_margin']:.2f}",
+        f"exact on {pairs - errors:,} of {pairs:,} {kind}sums; smallest logit margin {results['smallest_margin']:.2f}",
         f"pairs that training cannot have shown: {unseen['errors']:,} errors in {unseen['pairs']:,}",
     ]
     return "\n".join(lines + [f"wrong: {text}" for text in results["wrong_sums"][:3]])

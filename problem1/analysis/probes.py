@@ -166,9 +166,10 @@ def draw(results: dict, path: Path, caption: str) -> None:
 def run(context: Context) -> dict:
     """Write carry/probes.json and .png."""
     results = context.write("carry/probes.json", measure(context))
+    memorised = best_control(results, "control_training")
     caption = (
         "Dark: a linear probe reads the carry off this position after this layer. Readable is not yet used. "
-        f"On their own training pairs, probes of shuffled labels get at most {best_control(results, 'control_training'):.2f}."
+        f"Shuffled labels, on the probes' own training pairs: at most {memorised:.2f}."
     )
     draw(results, context.output_dir / "carry/probes.png", context.caption(caption))
     return results
@@ -179,5 +180,5 @@ def findings(results: dict) -> str:
     for entry in first_readable(results):
         best = ", ".join(f"{value:.1%}" for value in entry["best_by_layer"])
         where = f"{entry['first_layer']} at {entry['position']}" if entry["first_layer"] else "nowhere"
-        lines.append(f"carry {entry['carry']:<18}{where:<28}best by layer {best} (majority {entry['majority']:.1%})")
+        lines.append(f"carry {entry['carry']:<20}{where:<28}best by layer {best} (majority {entry['majority']:.1%})")
     return "\n".join(lines)

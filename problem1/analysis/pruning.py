@@ -271,10 +271,10 @@ def findings(results: dict) -> str:
             f"{counts['together']} together; without all {counts['alone']} at once "
             f"{counts['exact_match_without_all_of_those']:.1%} right"
         )
-    pruned = results["pruned"]
+    pruned, steps = results["pruned"], results["pruned"]["fine_tuning"]["steps"]
     before, after = pruned["before"]["fresh"], pruned["after"]["fresh"]
     lines.append(
-        f"{len(pruned['removed'])} heads removed from the weights: {before['errors']:,} errors in {before['n']:,} fresh "
-        f"sums, {after['errors']:,} after {pruned['fine_tuning']['steps']} steps of fine-tuning   (pruned.json)"
+        f"removed from the weights: {len(pruned['removed'])} heads; {before['errors']:,} errors in {before['n']:,} "
+        f"fresh sums, {after['errors']:,} after {steps} steps of fine-tuning   (pruned.json)"
     )
     return "\n".join(lines)

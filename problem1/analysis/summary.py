@@ -4,8 +4,9 @@ Numbers only. What they mean is for people to say.
 """
 
 from lab.files import write_text
-from problem1.analysis.ablation import KINDS, MEAN_SUFFICES, reading
+from problem1.analysis.ablation import KINDS, MEAN_SUFFICES, SMALL, reading
 from problem1.analysis.attention_shift import strongest
+from problem1.analysis.carry_through_nines import FOLLOWS
 from problem1.analysis.context import Context
 from problem1.analysis.probes import best_control, first_readable
 
@@ -69,79 +70,76 @@ def percent(share: dict | None) -> str:
     return f"{100 * share['share']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def aligned(rows: list[list[str]]) -> list[str]:
-    """Columns of texts, two spaces apart."""
+def aligned(header: str, rows: list[list[str]]) -> list[str]:
+    """Lines of a table, `header` with its columns set apart by |, and an empty line."""
+    rows = [header.split("|"), *rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [*lines, ""]
 
 
 def as_text(results: dict) -> str:
     """carry/summary.txt"""
-    measured = [group for group in results["groups"] if group["pairs"]]
-    lines = ["The carry: what was measured. All shares in percent, with 95% intervals.", ""]
+    groups, probes, lines = results["groups"], results["probes"], []
     if not results["meaningful"]:
-        lines = [f"WARNING: {results['warning']}", "", *lines]
-    lines += [f"Not measured, too few right: {group['name']}" for group in results["groups"] if not group["pairs"]]
-    for name, side in (("cross-attention", "decoder cross"), ("encoder", "encoder")):
-        rows = [["carry into", f"fewest {name} heads", "flips", "flips, all candidates", "flips, complement patched"]]
-        for group in measured:
-            found = group["minimal_sets"][side]
-            shares = [percent(found[key]) for key in ("sufficiency", "all_candidates", "complement_patched")]
-            rows.append([group["name"], " + ".join(found["heads"]) or "none", *shares])
-        lines += [*aligned(rows), ""]
-
-    rows = [["carry into", *(f"flips, {name}" for name in STAGES), "control, all heads", "control, largest single"]]
-    for group in measured:
-        stages = [percent(group["stages"][name]["flips"]) for name in STAGES]
-        single = group["control"]["largest_single"]
-        rows.append(
-            [group["name"], *stages, percent(group["control"]["all heads"]), f"{percent(single)} {single['head']}"]
-        )
-    lines += [*aligned(rows), ""]
-
-    rows = [
-        ["carry into", "exact match", "smallest logit margin", "attention moves most", "moved", "digit alone", "flips"]
+        lines += [f"WARNING: {results['warning']}", ""]
+    lines += ["The carry: what was measured. Shares in percent, with their 95% intervals.", ""]
+    measured = [group for group in groups if group["pairs"]]
+    lines += [
+        f"{group['name']}: not measured, the model gets too few right" for group in groups if group not in measured
     ]
-    for group in results["groups"]:
+
+    for side in ("decoder cross", "encoder"):
+        header = f"carry into|flips, these heads|flips, all {side}|flips, complement|fewest {side} heads that bring it"
+        sets = [(group["name"], group["minimal_sets"][side]) for group in measured]
+        keys = ("sufficiency", "all_candidates", "complement_patched")
+        rows = [[name, *(percent(found[key]) for key in keys), ", ".join(found["heads"])] for name, found in sets]
+        lines += aligned(header, rows)
+
+    rows = []
+    for group in measured:
+        single = group["control"]["largest_single"]
+        stages = [percent(group["stages"][name]["flips"]) for name in STAGES]
+        control = [percent(group["control"]["all heads"]), f"{percent(single)} {single['head']}"]
+        rows.append([group["name"], *stages, *control])
+    header = f"carry into|{'|'.join(f'flips, {name}' for name in STAGES)}|control, all heads|control, largest single"
+    lines += aligned(header, rows)
+
+    rows = []
+    for group in groups:
         shift = group["attention_shift"]
         moved = [f"{100 * shift[key]:.1f}" for key in ("moved", "moved_without_carry")]
         margin = f"{group['smallest_margin']:.2f}"
-        flips = percent(shift.get("flips"))
-        rows.append([group["name"], percent(group["exact_match"]), margin, shift["head"], *moved, flips])
-    lines += [*aligned(rows), ""]
+        rows.append(
+            [group["name"], percent(group["exact_match"]), margin, *moved, percent(shift.get("flips")), shift["head"]]
+        )
+    header = "carry into|exact match|smallest margin|attention moved|digit alone|flips|head whose attention moves most"
+    lines += aligned(header, rows)
 
-    rows = [
-        ["operands against prefix", "digit", "follow operands", "follow prefix", "follow prefix, self-attention frozen"]
-    ]
-    for group in results["groups"]:
-        conflict = group["prefix_conflict"]
-        if conflict:
-            shares = ("follows_operands", "follows_prefix", "follows_prefix_self_attention_frozen")
-            rows.append([group["name"], conflict["digit"], *(percent(conflict[key]) for key in shares)])
-    lines += [*aligned(rows), ""] if len(rows) > 1 else []
+    conflicts = [group["prefix_conflict"] for group in groups if group["prefix_conflict"]]
+    rows = [[f"{cell['digit']} of 9: {cell['name']}", *(percent(cell[key]) for key in FOLLOWS)] for cell in conflicts]
+    lines += aligned(
+        "prefix of the other carry|follow operands|follow prefix|follow prefix, self-attention frozen", rows
+    )
+    rows = [[digit, percent(share)] for digit, share in results["random_prefix"].items()]
+    lines += aligned("prefix of another sum|right", rows)
 
-    rows = [["right after the digits of another sum", "share"]]
-    rows += [[digit, percent(share)] for digit, share in results["random_prefix"].items()]
-    lines += [*aligned(rows), ""]
-
-    probes = results["probes"]
-    rows = [["linear probes of the source: carry", "first layer read", "position", "best by layer", "majority"]]
+    rows = []
     for entry in probes["first_readable"]:
         best = ", ".join(f"{100 * value:.1f}" for value in entry["best_by_layer"])
         where = [entry["first_layer"] or "none", entry["position"] or "-"]
         rows.append([entry["carry"], *where, best, f"{100 * entry['majority']:.1f}"])
-    lines += aligned(rows)
-    held_out, training = (100 * probes[f"best_control_{kind}"] for kind in ("held_out", "training"))
-    lines += [
-        f"shuffled labels, best probe: {held_out:.1f} on held-out pairs, {training:.1f} on its training pairs",
-        "",
-    ]
+    for kind in ("held_out", "training"):
+        rows.append(
+            [f"control, {kind.replace('_', ' ')} pairs", "", "", f"{100 * probes[f'best_control_{kind}']:.1f}", ""]
+        )
+    lines += aligned("linear probe in the source: carry|first layer|position|best by layer|majority", rows)
 
-    rows = [["points lost without a head", "zero ablation", "mean ablation"]]
-    costly = {head: drops for head, drops in results["heads"].items() if max(drops.values()) >= 0.01}
-    rows += [[head, *(f"{100 * drops[kind]:.2f}" for kind in KINDS)] for head, drops in costly.items()]
-    rows.append([f"the {len(results['heads']) - len(costly)} other heads", "below 1", "below 1"])
-    return "\n".join([*lines, *aligned(rows)]) + "\n"
+    costly = {head: drops for head, drops in results["heads"].items() if max(drops.values()) >= SMALL}
+    rows = [[head, *(f"{100 * drops[kind]:.2f}" for kind in KINDS)] for head, drops in costly.items()]
+    rows.append([f"the {len(results['heads']) - len(costly)} others", "below 1", "below 1"])
+    lines += aligned("points lost without a head|zero ablation|mean ablation", rows)
+    return "\n".join(lines[:-1]) + "\n"
 
 
 def run(context: Context, *measured: dict) -> dict:
