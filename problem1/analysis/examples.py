@@ -182,7 +182,7 @@ def _write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:
         draw_example(
             example,
             context.output_dir / f"examples/{example['sum']}.png",
-            context.caption("Below: for each digit written, the attention of each cross-attention head."),
+            context.caption("Right: for each digit written, the attention of each cross-attention head."),
         )
         draw_all_heads(
             example["patterns"],

@@ -53,7 +53,7 @@ class PatchingExperiment:
         rows = torch.arange(len(logits))
         return logits[rows, self.corrupted_digit] - logits[rows, self.clean_digit]
 
-    def patch(self, heads, positions: slice | list[int] = slice(None)) -> dict[str, Intervention]:
+    def patch(self, heads, positions: slice = slice(None)) -> dict[str, Intervention]:
         """These heads get their outputs of the corrupted run."""
         return {head: replace(self.corrupted.recorded.outputs[head], positions) for head in heads}
 
@@ -194,7 +194,9 @@ def by_position(context: Context, experiment: PatchingExperiment) -> dict[str, d
     out = {}
     for head in context.heads:
         count = source_length if head.startswith("encoder.") else experiment.target + 1
-        effects = [experiment.effect(experiment.patch([head], [position])) for position in range(count)]
+        effects = [
+            experiment.effect(experiment.patch([head], slice(position, position + 1))) for position in range(count)
+        ]
         out[head] = {
             "flips": [flips.double().mean().item() for flips, _ in effects],
             "logit_difference": [moved.double().mean().item() for _, moved in effects],
@@ -286,7 +288,7 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    lines = ["carry into: fewest cross-attention heads that bring it (flips; flips by all other heads, these frozen)"]
+    lines = ["carry into: cross-attention heads that bring it (flips; flips by all other heads, these frozen)"]
     for group in results["groups"]:
         if not group["pairs"]:
             lines.append(f"{group['name']:<26}not measured: {group['reason']}")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lab.figures import save
 from lab.statistics import wilson
+from problem1.analysis.carry_pairs import spread
 from problem1.analysis.context import Context, digit_names, pick, source_labels
 from problem1.analysis.figures import WIDEST, table
 from problem1.dataset import Sums, carries, decoder_inputs, random_pairs, seen_in
@@ -141,24 +142,24 @@ def best_control(results: dict, kind: str) -> float:
 
 def draw(results: dict, path: Path, caption: str) -> None:
     """For each carry, layer × position; the last row is the control, its best held-out probe of any carry."""
-    names = [*results["carries"], "control: labels shuffled"]
+    shown = spread(len(results["carries"]))  # of long operands not every carry
     widths = [len(results["positions"][side]) for side in ("encoder", "decoder")]
     layers = len(results["sides"]["encoder"]["layers"])
-    size = (min(WIDEST, 3.4 + 0.72 * sum(widths)), 1 + (0.9 + 0.33 * layers) * len(names))
-    figure, panels = plt.subplots(len(names), 2, figsize=size, width_ratios=widths)
+    size = (min(WIDEST, 3.4 + 0.72 * sum(widths)), 1 + (0.9 + 0.33 * layers) * (len(shown) + 1))
+    figure, panels = plt.subplots(len(shown) + 1, 2, figsize=size, width_ratios=widths)
     image = None
-    for row, name in enumerate(names):
-        for axes, (side, cells) in zip(panels[row], results["sides"].items(), strict=True):
-            if row < len(results["carries"]):
-                values, title = cells["accuracy"][row], f"carry {name} (majority {results['majority'][row]:.2f})"
-            else:
-                values = torch.tensor(cells["control_held_out"]).amax(0).tolist()
-                title = f"{name}, best of any carry"
+    for column, (side, cells) in enumerate(results["sides"].items()):
+        tables = [
+            (f"carry {results['carries'][row]} (majority {results['majority'][row]:.2f})", cells["accuracy"][row])
+            for row in shown
+        ]
+        control = torch.tensor(cells["control_held_out"]).amax(0).tolist()
+        tables.append(("control: labels shuffled, best of any carry", control))
+        for axes, (title, values) in zip(panels[:, column], tables, strict=True):
             image = table(axes, values, cells["layers"], results["positions"][side], True, scale=(0.5, 1.0))
             axes.set_title(title, fontsize=9)
             axes.tick_params(labelsize=8)
-            if row == len(names) - 1:
-                axes.set_xlabel("position in the source" if side == "encoder" else "position that writes")
+        panels[-1, column].set_xlabel("position in the source" if side == "encoder" else "position that writes")
     figure.colorbar(image, ax=panels, label="share of held-out pairs read right", shrink=0.5)
     save(figure, path, caption)
 

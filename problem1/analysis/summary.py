@@ -8,6 +8,7 @@ from problem1.analysis.ablation import KINDS, MEAN_SUFFICES, SMALL, reading
 from problem1.analysis.attention_shift import strongest
 from problem1.analysis.carry_through_nines import FOLLOWS
 from problem1.analysis.context import Context
+from problem1.analysis.patching import LARGEST_SET
 from problem1.analysis.probes import best_control, first_readable
 
 STAGES = ("all encoder", "all decoder self", "all decoder cross")
@@ -90,7 +91,8 @@ def as_text(results: dict) -> str:
     ]
 
     for side in ("decoder cross", "encoder"):
-        header = f"carry into|flips, these heads|flips, all {side}|flips, complement|fewest {side} heads that bring it"
+        chosen = f"chosen {side} heads, at most {LARGEST_SET}"
+        header = f"carry into|flips, chosen|flips, all {side}|flips, the others|{chosen}"
         sets = [(group["name"], group["minimal_sets"][side]) for group in measured]
         keys = ("sufficiency", "all_candidates", "complement_patched")
         rows = [[name, *(percent(found[key]) for key in keys), ", ".join(found["heads"])] for name, found in sets]
@@ -137,7 +139,7 @@ def as_text(results: dict) -> str:
 
     costly = {head: drops for head, drops in results["heads"].items() if max(drops.values()) >= SMALL}
     rows = [[head, *(f"{100 * drops[kind]:.2f}" for kind in KINDS)] for head, drops in costly.items()]
-    rows.append([f"the {len(results['heads']) - len(costly)} others", "below 1", "below 1"])
+    rows.append([f"all others ({len(results['heads']) - len(costly)})", "below 1", "below 1"])
     lines += aligned("points lost without a head|zero ablation|mean ablation", rows)
     return "\n".join(lines[:-1]) + "\n"
 
