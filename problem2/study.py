@@ -23,7 +23,7 @@ from lab.jobs import Job
 from lab.jobs import run as run_jobs
 from lab.settings import parse, run, setting
 from problem2 import training
-from problem2.analysis import study_runs, study_summary
+from problem2.analysis import extrapolation, study_runs, study_summary
 from problem2.dataset import DEFAULT, load_or_generate
 from problem2.trained import PROTOCOLS
 
@@ -74,7 +74,7 @@ def sum_up(output_dir: Path) -> None:
     study_summary.draw_curves(summary, folder / "study_curves.png", trained)
     study_summary.draw_causes(summary, folder / "study_causes.png", trained[1])
     for protocol, schemes in summary.items():
-        for kind, words in study_summary.KINDS.items():
+        for kind, words in extrapolation.KINDS.items():
             print(f"\n{protocol} protocol, {words}: mean accuracy by length (* collapsed with every seed)")
             print(study_summary.as_table(schemes, kind))
     print(f"\n{len(runs)} runs summed up in {folder}")

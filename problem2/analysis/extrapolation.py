@@ -19,6 +19,7 @@ from problem2.generate_data import TEST_ROWS
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import SCHEMES
 
+KINDS = {"extrapolation": "the course's negatives (L/3 swaps)", "adjacent": "one swap of two neighbours"}
 COLLAPSED_AT = 0.99  # of all predictions the same
 SCORES_AT_ONCE = 2**18  # attention scores of a batch, for each head: bounds memory at great lengths
 
@@ -130,41 +131,13 @@ def draw_panel(axes, points: Points, kind: str, title: str, trained: tuple[int, 
     )
 
 
-def draw_curves(details: dict, path: Path, trained: tuple[int, int]) -> None:
-    """Accuracy by length for both kinds of negatives."""
-    figure, panels = plt.subplots(1, 2, figsize=(13.5, 4.8))
-    points = {
-        name: {key: (n["accuracy"], *n["interval_95"], n["collapsed"]) for key, n in report["sets"].items()}
-        for name, report in details.items()
-    }
-    draw_panel(panels[0], points, "extrapolation", "the course's negatives: L/3 random swaps", trained)
-    draw_panel(panels[1], points, "adjacent", "one swap of two neighbours", trained)
-    caption = "Bands: 95% intervals. A grey cross: one class for every sequence, so that the accuracy is its share."
+def draw_curves(panels: dict[str, Points], path: Path, trained: tuple[int, int], caption: str) -> None:
+    """{protocol: points} -> a row for each, the course's negatives to the left, mild ones to the right."""
+    figure, grid = plt.subplots(len(panels), 2, figsize=(13.5, 4.7 * len(panels)), squeeze=False)
+    for (title, points), line in zip(panels.items(), grid, strict=True):
+        for (kind, words), axes in zip(KINDS.items(), line, strict=True):
+            draw_panel(axes, points, kind, f"{title}, {words}" if title else words, trained)
     figures.save(figure, path, caption)
-
-
-def draw_bars(details: dict, path: Path, lengths) -> None:
-    """Accuracy at each length, one group a scheme; hatched where the model has collapsed to one class."""
-    figure, axes = plt.subplots(figsize=(max(6, 1.1 * len(details) + 2), 4.2))
-    width = 0.8 / len(lengths)
-    colours = plt.get_cmap("Blues")([0.3 + 0.65 * n / max(1, len(lengths) - 1) for n in range(len(lengths))])
-    for number, length in enumerate(lengths):
-        for group, report in enumerate(details.values()):
-            numbers = report["sets"][f"extrapolation/{length}"]
-            axes.bar(
-                group + (number - (len(lengths) - 1) / 2) * width,
-                numbers["accuracy"],
-                width * 0.92,
-                color=colours[number],
-                edgecolor="#555555" if numbers["collapsed"] else "none",
-                hatch="///" if numbers["collapsed"] else None,
-            )
-    axes.axhline(0.5, color="#999999", linewidth=1)
-    axes.set_xticks(range(len(details)), [name.replace("_", "\n") for name in details])
-    axes.set(ylabel="accuracy", ylim=(0, 1.02))
-    shades = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
-    axes.legend(shades, [f"length {length}" for length in lengths], loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figures.save(figure, path, "The course's longer test sets. Hatched: one class for every sequence (collapsed).")
 
 
 # --- findings --------------------------------------------------------------------------------------------------
@@ -193,8 +166,12 @@ def run(context: Context, sets: dict[str, Rows]) -> dict:
         for name, report in details.items()
     }
     write_json(context.folder / "extrapolation_results.json", course_form)
-    draw_curves(details, context.folder / "extrapolation_curves.png", context.trained)
-    draw_bars(details, context.folder / "extrapolation_bars.png", lengths)
+    points = {
+        name: {key: (n["accuracy"], *n["interval_95"], n["collapsed"]) for key, n in report["sets"].items()}
+        for name, report in details.items()
+    }
+    caption = "Bands: 95% intervals. A grey cross: one class for every sequence, so that the accuracy is its share."
+    draw_curves({"": points}, context.folder / "extrapolation_curves.png", context.trained, caption)
     files = ("extrapolation_results.json", "extrapolation_details.json", "extrapolation_curves.png")
     context.show(as_table(details, lengths), *files)
     return details

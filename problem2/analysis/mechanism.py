@@ -22,7 +22,7 @@ from torch import Tensor
 from lab import figures
 from lab.hooks import HeadHooks
 from problem2.analysis.context import Context, table
-from problem2.analysis.extrapolation import SCORES_AT_ONCE, judge, length_axis, margins, sets_by_length, style
+from problem2.analysis.extrapolation import KINDS, SCORES_AT_ONCE, judge, length_axis, margins, sets_by_length, style
 from problem2.dataset import Rows, load_test_set
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import PositionScheme
@@ -183,38 +183,29 @@ def measure(model: SortingClassifier, sets: dict[str, dict[int, Rows]], batch_si
     }
 
 
-def draw_condition_grid(figure, axes, cells: dict[str, dict[str, tuple[float, bool]]], trained: int) -> None:
-    """{scheme: {condition: (accuracy, whether collapsed)}} as a grid, one row a scheme."""
-    values = [[cells[name][condition][0] for condition in CONDITIONS] for name in cells]
+def draw_causes(panels: dict[str, dict], path: Path, trained: int, caption: str) -> None:
+    """{title: {scheme: {condition: (accuracy, whether collapsed)}}} -> a grid for each, one row a scheme."""
     words = {"short": trained, "long": FACTOR * trained, "last": trained - 1, "factor": FACTOR, "shift": SHIFT}
     labels = [label.format(**words) for _, _, label in CONDITIONS.values()]
-    image = figures.heatmap(axes, values, list(cells), labels, numbers=True, scale=(0.5, 1.0))
-    axes.set_aspect("auto")
-    axes.xaxis.tick_top()
-    axes.tick_params(axis="x", labelsize=8.5)
-    axes.axvline(2.5, color="black", linewidth=1.5)
-    for row, name in enumerate(cells):
-        for column, condition in enumerate(CONDITIONS):
-            if cells[name][condition][1]:
-                style_of_cross = {"color": "#D55E00", "fontsize": 13, "weight": "bold"}
-                axes.text(column + 0.36, row, "×", ha="center", va="center", **style_of_cross)
-    figure.colorbar(image, ax=axes, label="accuracy")
-
-
-def draw_causes(report: dict, path: Path, kind: str, trained: int) -> None:
-    """Accuracy under each condition, one row a scheme; a cross where the model has collapsed to one class."""
-    cells = {
-        name: {c: (n["accuracy"], n["collapsed"]) for c, n in numbers["causes"][kind].items()}
-        for name, numbers in report.items()
-    }
-    figure, axes = plt.subplots(figsize=(11, 1.9 + 0.42 * len(cells)))
-    draw_condition_grid(figure, axes, cells, trained)
-    figures.save(
-        figure,
-        path,
-        "Left of the line: as many tokens as in training, at positions it had or had not. Right: 16 times as many.\n"
-        "× one class for every sequence. Where interpolation restores the accuracy, new positions were the cause.",
+    sizes = [2 + len(cells) for cells in panels.values()]  # in lines of text
+    figure, grid = plt.subplots(
+        len(panels), 1, figsize=(11, 0.8 + 0.44 * sum(sizes)), squeeze=False, height_ratios=sizes
     )
+    for (title, cells), axes in zip(panels.items(), grid[:, 0], strict=True):
+        values = [[cells[name][condition][0] for condition in CONDITIONS] for name in cells]
+        image = figures.heatmap(axes, values, list(cells), labels, numbers=True, scale=(0.5, 1.0))
+        axes.set_aspect("auto")
+        axes.set_ylabel(title)
+        axes.xaxis.tick_top()
+        axes.tick_params(axis="x", labelsize=8.5)
+        axes.axvline(2.5, color="black", linewidth=1.5)
+        cross = {"color": "#D55E00", "fontsize": 13, "weight": "bold", "ha": "center", "va": "center"}
+        for row, name in enumerate(cells):
+            for column, condition in enumerate(CONDITIONS):
+                if cells[name][condition][1]:
+                    axes.text(column + 0.36, row, "×", **cross)
+        figure.colorbar(image, ax=axes, label="accuracy")
+    figures.save(figure, path, caption)
 
 
 def draw_neighbours(report: dict, details: dict, path: Path, trained: tuple[int, int]) -> None:
@@ -248,10 +239,20 @@ def run(context: Context, details: dict) -> None:
     sets = test_sets(context.data_dir, longest)
     report = {name: measure(model, sets, context.batch_size) for name, model in context.models.items()}
     context.write("mechanism.json", {"trained_lengths": list(context.trained), "schemes": report})
-    draw_causes(report, context.folder / "causes.png", "extrapolation", longest)
-    draw_causes(report, context.folder / "causes_adjacent.png", "adjacent", longest)
+    panels = {
+        words: {
+            name: {c: (n["accuracy"], n["collapsed"]) for c, n in numbers["causes"][kind].items()}
+            for name, numbers in report.items()
+        }
+        for kind, words in KINDS.items()
+    }
+    caption = (
+        "Left of the line: as many tokens as in training, at positions it had or had not. Right: 16 times as many.\n"
+        "× one class for every sequence. Where interpolation restores the accuracy, new positions were the cause."
+    )
+    draw_causes(panels, context.folder / "causes.png", longest, caption)
     draw_neighbours(report, details, context.folder / "neighbour_attention.png", context.trained)
     rows = [["accuracy", *CONDITIONS]]
     for name, numbers in report.items():
         rows.append([name, *(f"{cell['accuracy']:.0%}" for cell in numbers["causes"]["extrapolation"].values())])
-    context.show(table(rows), "mechanism.json", "causes.png", "causes_adjacent.png", "neighbour_attention.png")
+    context.show(table(rows), "mechanism.json", "causes.png", "neighbour_attention.png")

@@ -4,18 +4,13 @@ import json
 import statistics
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
-from lab import figures
 from lab.files import UserError
+from problem2.analysis import extrapolation, mechanism
 from problem2.analysis.context import table
-from problem2.analysis.extrapolation import draw_panel
-from problem2.analysis.mechanism import CONDITIONS, draw_condition_grid
+from problem2.analysis.extrapolation import KINDS
+from problem2.analysis.mechanism import CONDITIONS
 from problem2.analysis.study_runs import VARIANTS
 from problem2.positional_encoding import SCHEMES
-
-KINDS = {"extrapolation": "the course's negatives", "adjacent": "one swap of two neighbours"}
-
 
 # --- mean and spread over seeds --------------------------------------------------------------------------------
 
@@ -99,44 +94,38 @@ def as_table(schemes: dict, kind: str) -> str:
 
 
 def draw_curves(summary: dict, path: Path, trained: tuple[int, int]) -> None:
-    """One panel for each protocol and kind of negatives: mean over seeds, band from the worst seed to the best."""
-    figure, panels = plt.subplots(len(summary), 2, figsize=(13, 4.6 * len(summary)), squeeze=False)
-    for (protocol, schemes), line in zip(summary.items(), panels, strict=True):
-        for (kind, words), axes in zip(KINDS.items(), line, strict=True):
-            points = {
-                name: {
-                    key: (n["mean"], n["min"], n["max"], n["collapsed_seeds"] == len(numbers["seeds"]))
-                    for key, n in numbers["sets"].items()
-                }
-                for name, numbers in schemes.items()
-                if name in SCHEMES
+    """Mean over seeds, band from the worst seed to the best."""
+    panels = {
+        f"{protocol} protocol": {
+            name: {
+                key: (n["mean"], n["min"], n["max"], n["collapsed_seeds"] == len(numbers["seeds"]))
+                for key, n in numbers["sets"].items()
             }
-            draw_panel(axes, points, kind, f"{protocol} protocol, {words}", trained)
+            for name, numbers in schemes.items()
+            if name in SCHEMES
+        }
+        for protocol, schemes in summary.items()
+    }
     seeds = max(len(numbers["seeds"]) for schemes in summary.values() for numbers in schemes.values())
-    figures.save(
-        figure,
-        path,
+    caption = (
         f"Mean of up to {seeds} training seeds, bands from the worst to the best; legend: mean at the longest.\n"
-        "A grey cross: with every seed the model predicts one class for every sequence.",
+        "A grey cross: with every seed the model predicts one class for every sequence."
     )
+    extrapolation.draw_curves(panels, path, trained, caption)
 
 
 def draw_causes(summary: dict, path: Path, longest: int) -> None:
     """Mean accuracy over seeds under each condition: the course's negatives under its protocol, mild under strict."""
-    shown = [(p, k) for p, k in (("course", "extrapolation"), ("strict", "adjacent")) if p in summary]
-    sizes = [2 + len(summary[protocol]) for protocol, _ in shown]  # in lines of text
-    figure, panels = plt.subplots(
-        len(shown), 1, figsize=(11, 0.8 + 0.44 * sum(sizes)), squeeze=False, height_ratios=sizes
-    )
-    for (protocol, kind), axes in zip(shown, panels[:, 0], strict=True):
-        cells = {
+    panels = {
+        f"{protocol} protocol\n{KINDS[kind]}": {
             name: {
                 c: (n["mean"], n["collapsed_seeds"] == len(numbers["seeds"]))
                 for c, n in numbers["causes"][kind].items()
             }
             for name, numbers in summary[protocol].items()
         }
-        draw_condition_grid(figure, axes, cells, longest)
-        axes.set_ylabel(f"{protocol} protocol\n{KINDS[kind]}")
+        for protocol, kind in (("course", "extrapolation"), ("strict", "adjacent"))
+        if protocol in summary
+    }
     caption = "Mean accuracy over the seeds. × one class for every sequence, with every seed."
-    figures.save(figure, path, caption)
+    mechanism.draw_causes(panels, path, longest, caption)
