@@ -1,111 +1,110 @@
-# make            set up, train and analyse both problems, build the report (skips what is up to date)
-# make test       set up and run the tests
+# make            train and analyse both problems, build the report; skips what this clone has made already
+# make test       the test suite
 # make help       all targets
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+# Stages run side by side, one thread each; each prints its lines when it has ended.
+PARALLEL := $(MAKE) --no-print-directory -j$(CORES) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 P1 := problem1/results
 P2 := problem2/results
-# What a training depends on; an analysis depends on all of its problem's modules besides.
-LAB := $(addprefix lab/,training.py parallel.py heads.py linear.py)
-P1_TRAINING := $(addprefix problem1/,dataset.py attention.py model.py train.py) $(LAB)
-TEXT_TRAINING := problem1/attention.py $(addprefix problem1/text/,dataset.py model.py places.py train.py) $(LAB)
-P2_TRAINING := $(addprefix problem2/,dataset.py attention.py positional_encoding.py model.py train.py) $(LAB)
+SCHEMES := sinusoidal learned none randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
-.PHONY: all problem1 text problem2 report grade seeds study contradictions bench campaign test clean help
+.PHONY: all problem1 text problem2 report readme seeds study contradictions bench faults grade test clean help
 .DELETE_ON_ERROR:
 
-all: problem1 text problem2 report  ## everything below but the longer studies
+all: $(VENV)/ready  ## everything below but the longer studies
+	@$(PARALLEL) problem1 text problem2
+	@$(PARALLEL) report
+	@changed=$$(git status --porcelain --untracked-files=no 2>/dev/null) || exit 0; if [ -z "$$changed" ]; \
+	then echo "No committed file has changed: what is committed is what make makes."; \
+	else echo "Committed files that differ now:"; echo "$$changed"; fi
 
-# Says what a stage took: "== problem1/results/training_log.json: 52 s".
+# Prints what a stage took: "== problem1/results/training_log.json: 52 s".
 timed = @started=$$(date +%s); echo "$(1)"; $(1); status=$$?; echo "== $@: $$(($$(date +%s) - started)) s"; exit $$status
+# A training that was stopped has no log yet and continues; after one that was finished, a new one begins.
+train = $(call timed,$(PY) $(1) $(if $(wildcard $@),,--resume))
 
 # --- set-up -------------------------------------------------------------------------------------------------
 
-$(VENV)/ready: requirements.txt
+$(VENV)/ready: requirements.txt requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet -r requirements.txt
-	@touch $@
-
-$(VENV)/ready-dev: requirements-dev.txt $(VENV)/ready
 	$(PY) -m pip install --quiet -r requirements-dev.txt
 	@touch $@
 
-# --- data: the same rows for everyone, made from the seed, not kept in git ----------------------------------
-
-problem1/data/test.json: problem1/generate_data.py | $(VENV)/ready
-	$(PY) $<
-
-problem2/data/test.json: problem2/generate_data.py | $(VENV)/ready
-	$(PY) $<
-
 # --- training and analysis ----------------------------------------------------------------------------------
-# A training that was interrupted has no log yet and goes on where it was; one that was finished starts anew.
-fresh-or-resume = $(if $(wildcard $(1)),,--resume)
+# Data is made once in a clone, and everything else after it. Results do not depend on the code's time stamps: after
+# a change, run the script in question, or `make clean all` for everything.
+
+problem1/data/test.json: | $(VENV)/ready
+	$(PY) problem1/generate_data.py
+
+problem2/data/test.json: | $(VENV)/ready
+	$(PY) problem2/generate_data.py
 
 problem1: $(P1)/carry/summary.txt  ## addition: train, verify on every sum, analyse every head
 
-$(P1)/training_log.json: problem1/data/test.json $(P1_TRAINING) | $(VENV)/ready
-	$(call timed,$(PY) problem1/train.py $(call fresh-or-resume,$@))
+$(P1)/training_log.json: problem1/data/test.json
+	$(call train,problem1/train.py)
 
-$(P1)/carry/summary.txt: $(P1)/training_log.json $(wildcard problem1/*.py)
+$(P1)/carry/summary.txt: $(P1)/training_log.json
 	$(call timed,$(PY) problem1/analyze.py)
-	@touch $@
 
-text: $(P1)/text/proof.json  ## addition as text: train on 32 characters, prove every length
+text: $(P1)/text/proof.json  ## addition as text: train on short sums, prove every length
 
-$(P1)/text/training_log.json: $(TEXT_TRAINING) | $(VENV)/ready
-	$(call timed,$(PY) problem1/train.py --task text $(call fresh-or-resume,$@))
+$(P1)/text/training_log.json: problem1/data/test.json
+	$(call train,problem1/text/train.py)
 
-$(P1)/text/proof.json: $(P1)/text/training_log.json $(wildcard problem1/text/*.py)
-	$(call timed,$(PY) problem1/analyze.py --task text)
-	@touch $@
+$(P1)/text/proof.json: $(P1)/text/training_log.json
+	$(call timed,$(PY) problem1/text/analyze.py)
 
-problem2: $(P2)/extrapolation/extrapolation_results.json  ## sorting: train every position scheme, ask at every length
+problem2: $(P2)/extrapolation/extrapolation_results.json  ## sorting: train every position scheme, evaluate at every length
 
-$(P2)/sinusoidal/training_log.json: problem2/data/test.json $(P2_TRAINING) | $(VENV)/ready
-	$(call timed,$(PY) problem2/train.py $(call fresh-or-resume,$@))
+$(P2)/%/training_log.json: problem2/data/test.json
+	$(call train,problem2/train.py --encoding $*)
 
-$(P2)/extrapolation/extrapolation_results.json: $(P2)/sinusoidal/training_log.json $(wildcard problem2/*.py)
+$(P2)/extrapolation/extrapolation_results.json: $(SCHEMES:%=$(P2)/%/training_log.json)
 	$(call timed,$(PY) problem2/analyze.py)
-	@touch $@
+
+# --- report and README --------------------------------------------------------------------------------------
+
+report: report/report.pdf  ## report/report.pdf from the results
+
+report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.txt $(P1)/text/proof.json \
+		$(P2)/extrapolation/extrapolation_results.json $(wildcard report/*.json) | $(VENV)/ready
+	$(call timed,$(PY) report/build.py)
+
+readme: | $(VENV)/ready  ## the tables of README.md from the results
+	$(PY) report/key_numbers.py
 
 # --- longer studies: their results are committed ------------------------------------------------------------
 
-seeds: | $(VENV)/ready  ## addition again: five seeds, another width, five and ten digits; text with every scheme (forty minutes)
-	$(PY) problem1/robustness.py
+seeds: | $(VENV)/ready  ## addition: five seeds, another width, five and ten digits; text with every scheme (forty minutes)
+	$(PY) problem1/seeds.py
 	$(PY) problem1/text/study.py
 
-# The window scheme's strict model is asked for a proof, which wants more rows than a test does; what is trained is kept.
-study: | $(VENV)/ready  ## sorting: nine schemes, two protocols, three seeds (about an hour)
-	$(PY) problem2/study.py --protocols strict --encoding window --epochs 128
+study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (about an hour)
 	$(PY) problem2/study.py
 
 contradictions: | $(VENV)/ready  ## the mistakes behind published results, each reproduced (needs `make` and `make seeds`)
 	$(PY) report/contradictions.py
 
-# --- report, grading, benchmarks, tests ----------------------------------------------------------------------
-
-report: report/report.pdf  ## report/report.pdf from the results
-
-report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.txt $(P1)/text/proof.json \
-		$(P2)/extrapolation/extrapolation_results.json $(wildcard report/*.json) | $(VENV)/ready-dev
-	$(call timed,$(PY) report/build.py)
-	$(PY) report/key_numbers.py
-
-bench: | $(VENV)/ready-dev  ## speed beside what people would use instead; leave the machine alone meanwhile (half an hour)
+bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
 	$(PY) benchmarks/bench.py
 
-campaign: | $(VENV)/ready-dev  ## kills, full disks and rubbish files against every script (a quarter of an hour)
-	$(PY) benchmarks/campaign.py
+faults: | $(VENV)/ready  ## kills, full disks and malformed files against every script (a quarter of an hour)
+	$(PY) -m tests.fault_injection
 
-grade: | $(VENV)/ready  ## these results against what is expected; others: python -m lab.grade FOLDER
-	$(PY) -m lab.grade
+# --- checks -------------------------------------------------------------------------------------------------
 
-test: $(VENV)/ready-dev  ## the whole test suite
+grade: | $(VENV)/ready  ## these results against what is expected; others: python -m grading FOLDER
+	$(PY) -m grading
+
+test: $(VENV)/ready  ## the whole test suite
 	$(VENV)/bin/ruff check .
-	OMP_NUM_THREADS=1 $(PY) -m pytest
+	$(PY) -m pytest
 
 clean:  ## forget generated data and resumable state; results and .venv stay
 	rm -rf problem1/data problem2/data

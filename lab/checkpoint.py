@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,8 +25,12 @@ def load(path: Path, kind: str) -> dict:
 
     `weights_only=True` admits tensors and plain values only: a file that would run code when opened is refused.
     """
+    file = io.BytesIO(read_bytes(path, REMEDY))
     try:
-        content = torch.load(io.BytesIO(read_bytes(path, REMEDY)), map_location="cpu", weights_only=True)
+        if not zipfile.is_zipfile(file):
+            raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {REMEDY}")
+        file.seek(0)
+        content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UserError(
             f"{path} holds Python objects besides tensors and plain values, which could run code when opened, "
@@ -52,7 +57,7 @@ def rebuild(build: Callable[[dict], nn.Module], content: dict, path: Path) -> nn
     weights = content["model"]
     try:
         with torch.device("meta"):
-            build(content["settings"]).load_state_dict(weights)
+            build(content["settings"]).load_state_dict(weights, assign=True)
         if not all(tensor.isfinite().all() for tensor in weights.values()):
             raise ValueError("a weight is not finite")
         model = build(content["settings"])

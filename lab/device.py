@@ -1,5 +1,6 @@
 """The device, the number of threads, and the processes of `torchrun`."""
 
+import atexit
 import os
 
 import torch
@@ -23,6 +24,7 @@ def start(name: str = "auto") -> torch.device:
         elif device.type == "mps":  # gloo, which connects the processes, does not know it
             device = torch.device("cpu")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)  # its threads must end before the interpreter does
     return device
 
 
@@ -48,8 +50,3 @@ def rank() -> int:
 
 def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
-
-
-def stop() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()

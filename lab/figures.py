@@ -1,4 +1,4 @@
-"""The house style: one colour scale for shares, colours and marks that also differ in grey, atomic saving."""
+"""One style for all figures: a colour scale for shares, colours and marks that also differ in grey, atomic saving."""
 
 import io
 from collections.abc import Sequence
@@ -102,6 +102,6 @@ def draw_training_curves(log: dict, path: Path) -> None:
         axes.legend(loc=corner)
     best, accuracy = log["best_epoch"], log["test_acc"]
     caption = f"Best validation at epoch {best} (grey line); test accuracy with its weights: {accuracy:.2%}."
-    if log["config"].get("average"):
-        caption += "\nValidated and kept is the running mean of the weights, right sooner than the weights in training."
+    if log["config"].get("ema_decay"):
+        caption += "\nThe moving average (EMA) of the weights is validated and kept; it is right sooner than they are."
     save(figure, path, caption)

@@ -155,4 +155,6 @@ def only_one(folder: Path, what: str):
             raise UserError(
                 f"{folder} is in use by {what}: wait until it has ended, or choose another folder with --output-dir."
             ) from None
+        for left in folder.glob(".*.tmp"):  # by a process that was killed while it wrote
+            left.unlink(missing_ok=True)
         yield

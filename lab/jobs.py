@@ -1,11 +1,11 @@
 """Independent runs side by side: one process with one thread on each core, and on each machine of a cluster.
 
-    results = run([Job("seed 0", train_and_measure, {"seed": 0, …}, folder / "seed0.json"), …])
+    results = run([Job("seed 0", train_and_measure, {"seed": 0, …}, folder / "seed0/measured.json"), …])
 
-A job is a function and its settings; what the function returns is written to the job's JSON file with the settings.
-A file that is there with the same settings is the result: so a study goes on where it stopped, and never uses a
-run that was made with other settings. A job that fails does not stop the others; at the end all that failed are
-named. What a job prints goes to a .log file beside its result.
+A job is a function and its settings. What the function returns is written, with the settings, to the job's JSON
+file. If the file is there with the same settings, the job is not run again: so a study goes on where it stopped,
+and never uses a run that was made with other settings. A job that fails does not stop the others; at the end all
+that failed are named. What a job prints goes to a .log file beside its result.
 
 Under `torchrun --nnodes=2 --nproc_per_node=1` with a shared folder the jobs are shared among all ranks; every rank
 uses its part of its machine's cores.
@@ -14,11 +14,12 @@ uses its part of its machine's cores.
 import contextlib
 import multiprocessing
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -32,9 +33,10 @@ from lab.files import UserError, read_json, write_json
 @dataclass(frozen=True)
 class Job:
     name: str
-    function: Callable[..., dict]  # of a module, so that another process can import it; called with **settings
-    settings: dict  # plain values
+    function: Callable[..., dict]  # of a module, so that another process can import it
+    settings: dict  # plain values that decide the result: the function's keyword arguments
     result: Path  # the JSON file
+    paths: dict = field(default_factory=dict)  # further keyword arguments, which do not decide the result
 
 
 def finished(job: Job) -> dict | None:
@@ -105,10 +107,37 @@ def _work(job: Job) -> None:
     with open(job.result.with_suffix(".log"), "w") as log, contextlib.redirect_stdout(log):
         try:
             with contextlib.redirect_stderr(log):
-                write_json(job.result, {"settings": job.settings} | job.function(**job.settings))
+                write_json(job.result, {"settings": job.settings} | job.function(**job.settings, **job.paths))
         except UserError as error:
             print(error, file=log)
             sys.exit(1)
         except Exception:
             print(traceback.format_exc(), file=log)
             sys.exit(1)
+
+
+def call(script: Path, flags: dict) -> None:
+    """Run a script of this project with `flags` ({"seed": 3, "resume": True}); its last line is the error, if any."""
+    words = []
+    for name, value in flags.items():
+        if value is None or value is False:
+            continue
+        values = value if isinstance(value, list | tuple) else () if value is True else (value,)
+        words += ["--" + name.replace("_", "-"), *map(str, values)]
+    done = subprocess.run(
+        [sys.executable, str(script), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    print(done.stdout, flush=True)
+    if done.returncode:
+        lines = done.stdout.strip().splitlines() or ["it printed nothing"]
+        raise UserError(f"{Path(script).name} failed: {lines[-1].removeprefix('error: ')}")
+
+
+def train_once(script: Path, flags: dict, folder: Path, **paths) -> dict:
+    """The log of a finished run of a train.py with these flags in `folder`: trained now, or gone on with, if needed."""
+    from lab import training
+
+    if training.finished(folder, flags) is None:
+        resume = training.stopped(folder, flags)
+        call(script, flags | paths | {"output_dir": folder, "resume": resume, "device": "cpu"})
+    return read_json(folder / "training_log.json", "delete the folder.")

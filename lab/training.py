@@ -43,6 +43,7 @@ class Task:
     test: Batch
     score: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]  # -> loss [B], correct [B] (bool)
     augment: Callable[[Batch, torch.Generator], Batch] = lambda batch, generator: batch
+    weights: Tensor | None = None  # if given: the rows of an epoch are drawn with replacement, in this proportion
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,10 @@ def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Reci
     """One epoch of steps; returns the mean loss and the share of correct rows while training."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     torch.manual_seed((seed * 1_000_003 + epoch) * 64 + rank())  # dropout differs between processes
-    order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
+    if task.weights is None:
+        order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
+    else:
+        order = torch.multinomial(task.weights, recipe.epoch_rows or len(rows[0]), True, generator=generator)
     batches = order.to(rows[0].device).split(recipe.batch_size)
     sums = torch.zeros(2, device=rows[0].device)
     model.train()
@@ -238,24 +242,25 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, average, f
     if changed:
         name = changed[0]
         raise UserError(
-            f"{path} was trained with {name} = {shown_value(saved['settings'].get(name))}, not {settings[name]}: "
+            f"{path} was trained with {name} = {saved['settings'].get(name)}, not {settings[name]}: "
             "resume with the same flags, or start anew without --resume."
         )
     try:
         model.load_state_dict(saved["model"])
         average.load_state_dict(saved["average"])
         optimizer.load_state_dict(saved["optimizer"])
-        log = {name: saved["log"][name] for name in fresh_log}
-        done = len(log["val_acc"])
-    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError):
+        states = [(parameter, optimizer.state[parameter]) for parameter in model.parameters()]
+        log = {name: [float(value) for value in saved["log"][name]] for name in COLUMNS}
+        log |= {"best_epoch": int(saved["log"]["best_epoch"]), "seconds": float(saved["log"]["seconds"])}
+        if any(state["exp_avg"].shape != parameter.shape for parameter, state in states):
+            raise ValueError("another model's optimizer")
+        if {len(log[name]) for name in COLUMNS} != {saved["epoch"]}:
+            raise ValueError("one number per epoch")
+    except Exception:  # a file that train.py did not write can be wrong in any way
         raise UserError(f"{path} is not complete: start anew without --resume.") from None
     if rank() == 0:
-        print(f"resuming after epoch {done}.")
+        print(f"resuming after epoch {saved['epoch']}.")
     return log
-
-
-def shown_value(value) -> str:
-    return repr(value) if isinstance(value, str) else str(value)
 
 
 def finished(output_dir: Path, settings: dict) -> dict | None:
@@ -266,6 +271,16 @@ def finished(output_dir: Path, settings: dict) -> dict | None:
     log = read_json(path, "delete it.")
     config = log.get("config", {}) if isinstance(log, dict) else {}
     return log if {name: config.get(name) for name in settings} == settings else None
+
+
+def stopped(output_dir: Path, settings: dict) -> bool:
+    """Whether `output_dir` holds the state of a run that was stopped, with exactly these settings."""
+    path = Path(output_dir) / "last.pth"
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)["settings"]
+        return {name: saved.get(name) for name in settings} == settings
+    except Exception:  # not there, or not a file that train.py wrote: then there is nothing to go on with
+        return False
 
 
 def data_digest(task: Task) -> str:

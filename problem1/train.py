@@ -20,7 +20,7 @@ from lab import device
 from lab.files import UserError
 from lab.settings import as_plain, parse, run, setting
 from lab.training import Recipe, Task, evaluate, train
-from problem1.dataset import load_or_generate, score, seen_in, swap_columns
+from problem1.dataset import load_or_generate, sampling_weights, score, seen_in, swap_columns
 from problem1.trained import KIND, build
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +31,7 @@ class Settings:
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder for checkpoints, log and curves", metavar="DIR")
     batch_size: int = setting(64, "rows in a step", minimum=1)
-    epochs: int = setting(32, "passes over the training rows", minimum=1)
+    epochs: int = setting(16, "times that as many rows as there are training rows are drawn", minimum=1)
     lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int = setting(64, "width of the model", minimum=1)
     num_heads: int = setting(4, "heads of each attention module", minimum=1)
@@ -64,6 +64,7 @@ def main(settings: Settings) -> None:
         test=(rows["test"].sources, rows["test"].targets),
         score=score,
         augment=swap_columns,
+        weights=sampling_weights(rows["train"]),
     )
     recipe = Recipe(
         settings.epochs,
@@ -83,7 +84,6 @@ def main(settings: Settings) -> None:
                 "nor one with digits swapped within columns"
             )
         print(f"everything is in {settings.output_dir}; next: python problem1/analyze.py")
-    device.stop()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests share two cores with everything else: one thread each is fastest and gives the same bits everywhere."""
+"""What all tests use: one thread, scripts as subprocesses, and what a refusal must look like."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def script(tmp_path):
         return subprocess.run(
             [sys.executable, str(ROOT / path), *map(str, arguments)],
             cwd=cwd,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
+            env={**os.environ, **(env or {})},
             capture_output=True,
             text=True,
             timeout=240,

@@ -8,7 +8,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lab.statistics import wilson
-from problem1.dataset import Sums, carries, decoder_inputs, encode, every_pair, longest_chain, seen_in
+from problem1.dataset import Sums, carries, every_pair, longest_chain, random_pairs, seen_in, decoder_inputs
 
 EXHAUSTIVE_DIGITS = 3  # four digits would be 81 million pairs: those are sampled
 SAMPLES = 100_000
@@ -34,14 +34,6 @@ def answers(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
         predicted.append(logits.argmax(-1).cpu())
         margins.append((logits.gather(-1, right).squeeze(-1) - others).amin(-1).cpu())
     return torch.cat(predicted), torch.cat(margins)
-
-
-def random_pairs(num_digits: int, count: int, seed: int) -> Sums:
-    """`count` pairs of operands of exactly `num_digits` (at most 17) digits, any of them as likely."""
-    generator = torch.Generator().manual_seed(seed)
-    low, high = 10 ** (num_digits - 1), 10**num_digits
-    a, b = torch.randint(low, high, (2, count), generator=generator)
-    return encode(a, b, num_digits)
 
 
 def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1) -> dict:

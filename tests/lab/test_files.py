@@ -94,3 +94,17 @@ def test_a_folder_in_use_is_refused_and_a_killed_process_lets_go(tmp_path):
         holder.wait()
     with only_one(tmp_path, "a training"):
         pass
+
+
+def test_two_writers_of_one_file_never_mix(tmp_path):
+    program = "import sys\nfrom lab.files import write_bytes\nfor _ in range(60):\n"
+    program += "    write_bytes(sys.argv[1], sys.argv[2].encode() * 200_000)"
+    writers = [subprocess.Popen([sys.executable, "-c", program, tmp_path / "file", letter]) for letter in "ab"]
+    seen = set()
+    while any(writer.poll() is None for writer in writers):
+        if (tmp_path / "file").exists():
+            content = (tmp_path / "file").read_bytes()
+            assert len(content) == 200_000
+            seen.add(content)
+    assert seen <= {b"a" * 200_000, b"b" * 200_000} and seen and not list(tmp_path.glob(".*.tmp"))
+    assert all(writer.returncode == 0 for writer in writers)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.statistics import bootstrap, slope, wilson
+from lab.statistics import bootstrap, margins, proportion, slope, wilson
 
 
 def test_wilson_of_published_examples():
@@ -42,3 +42,17 @@ def test_bootstrap_of_equal_samples_has_no_width():
 def test_slope_is_the_exponent():
     assert slope([(x, 3 * x**1.7) for x in (2, 5, 11, 40)]) == pytest.approx(1.7)
     assert slope([(2, 5.0)]) is None and slope([(2, 1.0), (4, 0.0)]) is None and slope([(2, 1.0), (2, 3.0)]) is None
+
+
+def test_a_proportion_and_its_interval():
+    assert proportion(torch.tensor([True] * 81 + [False] * 182)) == {
+        "share": 81 / 263,
+        "interval_95": pytest.approx([0.2553, 0.3662], abs=1e-4),
+        "n": 263,
+    }
+    assert proportion(torch.zeros(0, dtype=torch.bool)) == {"share": None, "interval_95": None, "n": 0}
+
+
+def test_a_margin_is_the_right_logit_less_the_best_wrong_one():
+    logits = torch.tensor([[[1.0, 4.0, 2.0], [0.0, -1.0, 3.0]]])
+    assert margins(logits, torch.tensor([[1, 0]])).tolist() == [[2.0, -3.0]]

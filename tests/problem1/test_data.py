@@ -10,8 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.files import UserError
-from problem1.dataset import Sums, carries, digits_of, encode, every_pair, load, longest_chain, seen_in, swap_columns
+from problem1.dataset import (
+    Sums,
+    carries,
+    digits_of,
+    encode,
+    every_pair,
+    load,
+    longest_chain,
+    random_pairs,
+    seen_in,
+    swap_columns,
+)
 from problem1.generate_data import make_rows, write_rows
+
+
+def as_sums(pairs, num_digits) -> Sums:
+    return encode(*(digits_of(torch.tensor(numbers), num_digits) for numbers in zip(*pairs, strict=True)))
 
 
 def digest(rows) -> str:
@@ -54,7 +69,7 @@ def test_generator_refuses_what_cannot_be(refused, tmp_path):
 
 @given(st.lists(st.tuples(st.integers(100, 999), st.integers(100, 999)), min_size=1, max_size=20))
 def test_tensors_hold_the_same_sums_as_python(pairs):
-    sums = encode(torch.tensor([a for a, _ in pairs]), torch.tensor([b for _, b in pairs]), 3)
+    sums = as_sums(pairs, 3)
     for row, (a, b) in enumerate(pairs):
         assert sums.sources[row].tolist() == [*map(int, str(a)), 10, *map(int, str(b))]
         assert sums.targets[row].tolist() == [*map(int, str(a + b).zfill(4))]
@@ -65,6 +80,17 @@ def test_digits_of(number):
     assert digits_of(torch.tensor([number]), 12)[0].tolist() == [*map(int, str(number).zfill(12))]
 
 
+@pytest.mark.parametrize("num_digits", [1, 3, 17, 40])
+def test_random_pairs_of_any_number_of_digits(num_digits):
+    sums = random_pairs(num_digits, 300, seed=1)
+    for source, target in zip(sums.sources.tolist(), sums.targets.tolist(), strict=True):
+        a, b = (int("".join(map(str, part))) for part in (source[:num_digits], source[num_digits + 1 :]))
+        assert source[0] > 0 and source[num_digits + 1] > 0 and source[num_digits] == 10
+        assert target == [*map(int, str(a + b).zfill(num_digits + 1))]
+    assert torch.equal(sums.sources, random_pairs(num_digits, 300, seed=1).sources)
+    assert sums.sources[:, 0].unique().tolist() == list(range(1, 10))
+
+
 def test_every_pair_is_there_once():
     sums = every_pair(2)
     assert len(sums) == 8100 and len(sums.sources.unique(dim=0)) == 8100
@@ -72,7 +98,7 @@ def test_every_pair_is_there_once():
 
 def test_carries_and_chains_of_worked_examples():
     pairs = [(347, 159), (445, 555), (999, 101), (123, 456), (905, 905)]
-    sums = encode(torch.tensor([a for a, _ in pairs]), torch.tensor([b for _, b in pairs]), 3)
+    sums = as_sums(pairs, 3)
     expected = [[0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0], [1, 0, 1]]
     assert carries(sums).int().tolist() == expected
     assert longest_chain(carries(sums)).tolist() == [2, 3, 3, 0, 1]
@@ -84,15 +110,15 @@ def test_swapping_columns_keeps_every_sum_and_makes_every_arrangement():
     a, b = Sums(sources, targets).operands()
     assert torch.equal(((a + b) * torch.tensor([10, 1])).sum(1), (targets * torch.tensor([100, 10, 1])).sum(1))
     assert torch.equal((a + b), sum(sums.operands()))  # column by column
-    one = encode(torch.tensor([347] * 400), torch.tensor([159] * 400), 3)
+    one = as_sums([(347, 159)] * 400, 3)
     made = swap_columns((one.sources, one.targets), torch.Generator().manual_seed(0))[0]
     assert len(made.unique(dim=0)) == 8
 
 
 def test_pairs_that_training_can_have_shown():
-    trained = encode(torch.tensor([12, 30]), torch.tensor([34, 40]), 2)
-    asked = encode(torch.tensor([12, 34, 14, 40, 12, 13]), torch.tensor([34, 12, 32, 30, 35, 24]), 2)
-    assert seen_in(asked, trained).tolist() == [True, True, True, True, False, False]
+    trained = as_sums([(12, 34), (30, 40)], 2)
+    pairs = as_sums([(12, 34), (34, 12), (14, 32), (40, 30), (12, 35), (13, 24)], 2)
+    assert seen_in(pairs, trained).tolist() == [True, True, True, True, False, False]
 
 
 GOOD = {"input": [3, 4, 7, 10, 1, 5, 9], "target": [0, 5, 0, 6]}

@@ -10,7 +10,8 @@ from torch import nn
 
 from lab.hooks import HeadHooks, zero
 from problem1.attention import create_causal_mask
-from problem1.dataset import START, VOCAB_SIZE, Sums, encode_mixed, every_pair, score
+from problem1.dataset import PAD, START, VOCAB_SIZE, Sums, every_pair, score
+from problem1.generate_data import PLUS, to_digits
 from problem1.model import DecoderLayer, EncoderLayer, FeedForward, PositionalEncoding, Seq2SeqTransformer
 from tests.problem1.test_attention import copy_attention
 
@@ -30,6 +31,13 @@ def small_model(seed=0, layers=2) -> Seq2SeqTransformer:
         if parameter.ndim > 1:
             nn.init.normal_(parameter, std=0.25)
     return model.eval()
+
+
+def encode_mixed(pairs):
+    """Pairs of any lengths in one batch: sources [N, S], padded on the right, and their mask [N, 1, 1, S]."""
+    rows = [torch.tensor([*to_digits(a, 1), PLUS, *to_digits(b, 1)]) for a, b in pairs]
+    sources = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    return sources, (sources != PAD)[:, None, None, :]
 
 
 def copy_feed_forward(ours: FeedForward, theirs) -> None:
@@ -71,12 +79,12 @@ def test_decoder_layer_agrees_with_torch():
     copy_attention(ours.self_attention, theirs.self_attn)
     copy_attention(ours.cross_attention, theirs.multihead_attn)
     copy_feed_forward(ours.feed_forward, theirs)
-    for norm, twin in (
+    for norm, other in (
         (ours.self_norm, theirs.norm1),
         (ours.cross_norm, theirs.norm2),
         (ours.feed_forward_norm, theirs.norm3),
     ):
-        norm.load_state_dict(twin.state_dict())
+        norm.load_state_dict(other.state_dict())
     x, memory = torch.randn(3, 5, D, requires_grad=True), torch.randn(3, 6, D, requires_grad=True)
     padding = torch.arange(6) >= torch.tensor([[6], [4], [2]])
     output = ours(x, memory, ~padding[:, None, None, :], create_causal_mask(5))
@@ -146,7 +154,7 @@ def greedy_without_cache(model, src, max_len, src_mask=None):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_kept_keys_give_the_same_tokens(seed):
+def test_the_kv_cache_gives_the_same_tokens(seed):
     model = small_model(seed)
     src, mask = encode_mixed([(7, 12345), (99, 1), (123, 456), (0, 0)])
     assert torch.equal(model.generate(src, 9, START, mask), greedy_without_cache(model, src, 9, mask))
