@@ -12,15 +12,12 @@ with what was measured in measured.json. Writes results/study/study.json, study_
 
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import device
+from lab import device, jobs
 from lab.files import UserError, versions, write_json
-from lab.jobs import Job
-from lab.jobs import run as run_jobs
 from lab.settings import parse, run, setting
 from problem2 import training
 from problem2.analysis import extrapolation, study_runs, study_summary
@@ -45,22 +42,21 @@ class Settings:
     only_sum_up: bool = setting(False, "train and measure nothing, sum up what there is")
 
 
-def make_jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[jobs.Job]:
     """One for each protocol, seed and scheme; makes the data and the test sets that are missing."""
-    rows, jobs = load_or_generate(settings.data_dir), []
+    rows, work = load_or_generate(settings.data_dir), []
     for protocol in settings.protocols:
         lengths = settings.lengths or LENGTHS[protocol]
         data = study_runs.digest_of(rows, *study_runs.test_sets(settings.data_dir, rows, lengths))
         for seed in settings.seeds:
             for variant in settings.encoding or study_runs.VARIANTS:
                 epochs = settings.epochs or EPOCHS.get((protocol, variant))
-                wanted = study_runs.settings_of(variant, protocol, seed, epochs, settings.data_dir, settings.output_dir)
-                decides = {"encoding": variant, "protocol": protocol, "seed": seed, "lengths": list(lengths)}
-                decides |= {"config": training.config_of(wanted), "data": data}
-                function = partial(study_runs.train_and_measure, wanted)
-                path = study_runs.folder_of(wanted) / "measured.json"
-                jobs.append(Job(f"{protocol} {seed} {variant}", function, decides, path))
-    return jobs
+                run = study_runs.settings_of(variant, protocol, seed, epochs, settings.data_dir, settings.output_dir)
+                decides = {"encoding": variant, "config": training.config_of(run), "lengths": [*lengths], "data": data}
+                result = study_runs.folder_of(run) / "measured.json"
+                name = f"{protocol} {seed} {variant}"
+                work.append(jobs.Job(name, study_runs.train_and_measure, decides, result, {"run": run}))
+    return work
 
 
 def sum_up(output_dir: Path) -> None:
@@ -85,10 +81,9 @@ def main(settings: Settings) -> None:
     if not settings.only_sum_up:
         if device.rank() == 0:
             study_runs.forget_outdated(settings.output_dir)
-        run_jobs(make_jobs(settings), settings.workers)  # loading the data waits for rank 0
+        jobs.run(make_jobs(settings), settings.workers)  # loading the data waits for rank 0
     if device.rank() == 0:
         sum_up(settings.output_dir)
-    device.stop()
 
 
 if __name__ == "__main__":

@@ -15,15 +15,12 @@ import shutil
 import sys
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import device
+from lab import device, jobs
 from lab.files import UserError
-from lab.jobs import Job
-from lab.jobs import run as run_jobs
 from lab.settings import parse, run
 from problem2.dataset import load_or_generate
 from problem2.positional_encoding import SCHEMES
@@ -46,9 +43,11 @@ def check(settings: Settings) -> None:
 def side_by_side(settings: Settings) -> dict[str, dict]:
     """Each scheme in a process of its own, one on each core."""
     folder = Path(tempfile.mkdtemp())  # for what the processes print
-    function = partial(train_alone, settings=settings)
-    jobs = [Job(name, function, {"name": name}, folder / f"{name}.json") for name in settings.encoding]
-    logs = dict(zip(settings.encoding, run_jobs(jobs), strict=True))
+    work = [
+        jobs.Job(name, train_alone, {"name": name}, folder / f"{name}.json", {"settings": settings})
+        for name in settings.encoding
+    ]
+    logs = dict(zip(settings.encoding, jobs.run(work), strict=True))
     shutil.rmtree(folder)
     return logs
 
@@ -66,7 +65,6 @@ def main(settings: Settings) -> None:
         for name, log in logs.items():
             print(f"{name:18} {log['test_acc']:7.2%} of the test rows correct")
         print(f"everything is in {settings.output_dir}; next: python problem2/analyze.py")
-    device.stop()
 
 
 if __name__ == "__main__":

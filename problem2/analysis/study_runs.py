@@ -3,15 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from lab import checkpoint
 from lab.files import read_json
-from lab.training import data_digest, finished
+from lab.training import data_digest, finished, stopped
 from problem2 import training
 from problem2.analysis import extrapolation, mechanism, proof
 from problem2.analysis.training_summary import read_log
 from problem2.dataset import Rows, digest, load_or_generate
 from problem2.positional_encoding import SCHEMES
-from problem2.trained import KIND, load_model
+from problem2.trained import load_model
 
 CAUSAL = "none_causal"  # no positions, but each token attends only to itself and to earlier ones
 VARIANTS = (*SCHEMES, CAUSAL)
@@ -50,17 +49,14 @@ def digest_of(rows: dict[str, Rows], sets: dict[str, Rows], by_kind: dict[str, d
     return digest(*rows.values(), *sets.values(), *(part for kind in by_kind.values() for part in kind.values()))
 
 
-def train_and_measure(settings: training.Settings, lengths: tuple[int, ...], **_) -> dict:
+def train_and_measure(run: training.Settings, lengths: list[int], config: dict, encoding: str, data: str) -> dict:
     """What measured.json holds. The training is kept if it has these settings, and resumed if it was stopped."""
-    rows, folder = load_or_generate(settings.data_dir), folder_of(settings)
-    config = training.config_of(settings)
-    config["data"] = data_digest(training.make_task(config, rows))
+    rows, folder = load_or_generate(run.data_dir), folder_of(run)
+    config = config | {"data": data_digest(training.make_task(config, rows))}
     if finished(folder, config) is None:
-        last = folder / "last.pth"
-        stopped = last.exists() and checkpoint.load(last, KIND)["settings"] == config
-        training.train_scheme(replace(settings, resume=stopped), rows)
+        training.train_scheme(replace(run, resume=stopped(folder, config)), rows)
     model, _ = load_model(folder / "best_model.pth")
-    sets, by_kind = test_sets(settings.data_dir, rows, lengths)
+    sets, by_kind = test_sets(run.data_dir, rows, lengths)
     return {
         "training": read_log(folder / "training_log.json"),
         "trained_lengths": list(rows["train"].length_range()),

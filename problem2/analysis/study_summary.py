@@ -1,6 +1,5 @@
 """The runs of the study put together: for each protocol and scheme mean and spread over seeds, and two figures."""
 
-import json
 import statistics
 from pathlib import Path
 
@@ -20,7 +19,7 @@ def sum_up(runs: list[dict]) -> dict:
     groups = {}
     for run in runs:
         settings = run["settings"]
-        groups.setdefault(settings["protocol"], {}).setdefault(settings["encoding"], []).append(run)
+        groups.setdefault(settings["config"]["protocol"], {}).setdefault(settings["encoding"], []).append(run)
     return {
         protocol: {name: _one_scheme(schemes[name]) for name in sorted(schemes, key=VARIANTS.index)}
         for protocol, schemes in sorted(groups.items())
@@ -28,13 +27,13 @@ def sum_up(runs: list[dict]) -> dict:
 
 
 def _one_scheme(runs: list[dict]) -> dict:
-    runs = sorted(runs, key=lambda run: run["settings"]["seed"])
+    runs = sorted(runs, key=lambda run: run["settings"]["config"]["seed"])
     _refuse_mixture([run["settings"] for run in runs])
     near = [run["mechanism"]["neighbour_attention"] for run in runs]
     shares = zip(*(one["best"]["shares"] for one in near), strict=True)
     numbers = [name for name in runs[0]["training"] if name not in ("seed", "data")]
     return {
-        "seeds": [run["settings"]["seed"] for run in runs],
+        "seeds": [run["settings"]["config"]["seed"] for run in runs],
         "training": {name: _numbers([run["training"][name] for run in runs]) for name in numbers},
         "sets": {name: _spread([run["sets"][name] for run in runs]) for name in runs[0]["sets"]},
         "causes": {
@@ -50,11 +49,11 @@ def _refuse_mixture(settings: list[dict]) -> None:
     """A mean over seeds is one only if nothing else differs."""
     first = settings[0]
     for other in settings[1:]:
-        plain = [json.dumps(one | {"seed": 0, "config": one["config"] | {"seed": 0}}) for one in (first, other)]
-        if plain[0] != plain[1]:
+        seed = {"seed": other["config"]["seed"]}
+        if first | {"config": first["config"] | seed} != other:
             raise UserError(
-                f"{first['encoding']}, {first['protocol']} protocol: seeds {first['seed']} and {other['seed']} were "
-                "run with different settings: run study.py again with all seeds and the same flags."
+                f"{other['encoding']}, {other['config']['protocol']} protocol: seeds {first['config']['seed']} and "
+                f"{seed['seed']} have different settings: run study.py again with all seeds and the same flags."
             )
 
 
