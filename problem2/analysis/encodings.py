@@ -25,7 +25,7 @@ POSITIONS = 48
 def describe(name: str, scheme: PositionScheme, device: torch.device | str = "cpu") -> dict:
     """{"kind", "values": [48][…]}: what a scheme does to the first 48 positions. device: where the scheme is."""
     width = POSITIONS
-    positions = scheme.positions(torch.tensor([width], device=device), width).float().reshape(-1)
+    positions = scheme.positions(torch.full((1,), width, device=device), width).float().reshape(-1)
     bias, visible = scheme.bias(positions), scheme.visible(width, device)
     if bias is not None:
         score = bias.reshape(-1, width, width)[0]
