@@ -1,12 +1,12 @@
-"""Which heads are needed? Each is ablated alone, in two ways that ask two different questions.
+"""Which heads are needed? Each is ablated alone, in two ways, for two different questions.
 
 zero   The output is set to 0. All that the head contributes is gone, also what does not depend on the sum; layers
-       after it meet inputs they never saw. Asks: can the network do without this head being there?
+       after it meet inputs they never saw. Question: can the network do without this head being there?
 mean   The output is set to its mean over the test rows, at each position. All that depends on the sum is gone,
-       what depends on the position alone stays. Asks: is anything this head computes from the sum needed?
+       what depends on the position alone stays. Question: is anything this head computes from the sum needed?
 
-A head that is needed under zero but not under mean does not compute from the sum: it gives a constant or tells
-the position.
+A head that is needed under zero but not under mean does not compute from the sum: it gives a constant or
+encodes the position.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from lab.files import write_text
 from lab.hooks import Intervention, replace, zero
 from lab.statistics import bootstrap, proportion
 from problem1.analysis.context import CARRY_CLASSES, Context, carry_classes, digit_names
-from problem1.analysis.figures import error_bars, table
+from problem1.analysis.figures import aligned, error_bars, table
 
 KINDS = ("zero", "mean")
 SMALL = 0.01  # a head whose ablation costs less accuracy than this is not needed alone
@@ -103,33 +103,41 @@ def ranking_text(results: dict) -> str:
     lines += [
         f"Exact match of the whole model: {baseline['accuracy']:.2%} of {rows:,} test sums.",
         "zero: output set to 0.  mean: output set to its mean over the test sums, at each position.",
-        "Percentage points lost, with the 95% interval (paired bootstrap); worst class: the class of carry that",
-        "loses most under zero ablation.",
+        "Percentage points lost, with the 95% interval (paired bootstrap).",
+        "worst class: the class of carry that loses most under zero ablation.",
         "",
-        f"{'':>4} {'head':<24}{'zero':>7} {'interval':>14}{'mean':>8} {'interval':>14}   {'worst class':<18}reading",
+        *ranking_lines(results, results["ranking"]),
     ]
-    for number, head in enumerate(results["ranking"], 1):
-        entry = results["heads"][head]
-        cells = "".join(f"{100 * entry[kind]['drop']:8.2f} {_interval(entry[kind]):>14}" for kind in KINDS)
-        meaning = reading(entry) if results["meaningful"] else ""
-        lines.append(f"{number:>4} {head:<23}{cells}   {worst_class(entry['zero'], baseline):<18}{meaning}".rstrip())
     if results["meaningful"]:
-        alone = {kind: len(results["harmless_alone"][kind]) for kind in KINDS}
         lines += [
             "",
             f"{NEEDED}: what it computes from the sum is needed.",
-            f"{MEAN_SUFFICES}: it gives a constant, or tells the position.",
+            f"{MEAN_SUFFICES}: it gives a constant, or encodes the position.",
             f"{NOT_NEEDED}: it does nothing, or other heads can stand in for it.",
-            f"Alone, {alone['zero']} of {len(results['heads'])} heads cost less than one point under zero ablation, "
-            f"{alone['mean']} under mean ablation.",
+            harmless(results),
             "How many can be removed together is another question: see pruning_curve.json.",
         ]
     return "\n".join(lines) + "\n"
 
 
-def _interval(entry: dict) -> str:
-    low, high = entry["drop_interval_95"]
-    return f"{100 * low:.2f} to {100 * high:.2f}"
+def ranking_lines(results: dict, ranking: list[str]) -> list[str]:
+    rows = []
+    for number, head in enumerate(ranking, 1):
+        entry, cells = results["heads"][head], []
+        for kind in KINDS:
+            low, high = entry[kind]["drop_interval_95"]
+            cells += [f"{100 * entry[kind]['drop']:5.2f}", f"{100 * low:.2f} to {100 * high:.2f}"]
+        meaning = reading(entry) if results["meaningful"] else ""
+        rows.append([f"{number:2}", head, *cells, worst_class(entry["zero"], results["baseline"]), meaning])
+    return aligned("|head|zero|interval|mean|interval|worst class|reading", rows)
+
+
+def harmless(results: dict) -> str:
+    alone = results["harmless_alone"]
+    return (
+        f"Alone, {len(alone['zero'])} of {len(results['heads'])} heads cost less than one point under zero ablation, "
+        f"{len(alone['mean'])} under mean ablation."
+    )
 
 
 def worst_class(entry: dict, baseline: dict) -> str:
@@ -201,14 +209,4 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    heads, alone = results["heads"], results["harmless_alone"]
-    lines = ["most critical (accuracy lost under zero and mean ablation):"]
-    lines += [
-        f"{head:<24}{100 * heads[head]['zero']['drop']:6.2f} {100 * heads[head]['mean']['drop']:6.2f} points"
-        for head in results["ranking"][:3]
-    ]
-    lines.append(
-        f"cost less than one point alone: {len(alone['zero'])} of {len(heads)} heads under zero ablation, "
-        f"{len(alone['mean'])} under mean ablation"
-    )
-    return "\n".join(lines)
+    return "\n".join([*ranking_lines(results, results["ranking"][:3]), harmless(results)])

@@ -17,7 +17,7 @@ from lab.figures import DIFFERENCES, save
 from lab.statistics import bootstrap
 from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context, digit_names, source_labels
-from problem1.analysis.figures import WIDEST, group_labels, table, with_interval
+from problem1.analysis.figures import WIDEST, aligned, group_labels, table, with_interval
 from problem1.analysis.interventions import InterventionRunner
 
 PAIRS = 400
@@ -97,9 +97,9 @@ def strongest(group: dict) -> str:
 
 
 def findings(results: dict) -> str:
-    lines = ["carry into: head whose attention moves most (with the carry; when only the digit changes)"]
+    rows = []
     for group in results["groups"]:
         head = strongest(group)
-        cell = group["heads"][head]
-        lines.append(f"{group['name']:<26}{head} ({cell['moved']:.1%}; {cell['moved_without_carry']:.1%})")
-    return "\n".join(lines)
+        moved = [f"{group['heads'][head][key]:.1%}" for key in ("moved", "moved_without_carry")]
+        rows.append([group["name"], *moved, head])
+    return "\n".join(aligned("carry into|attention moved|by a digit alone|head whose attention moves most", rows))

@@ -28,12 +28,12 @@ from lab.figures import save
 from lab.statistics import bootstrap
 from problem1.analysis.attention_maps import is_decoder_self
 from problem1.analysis.context import Context
-from problem1.analysis.figures import table
+from problem1.analysis.figures import aligned, table
 from problem1.dataset import Sums
 
 FIXED = 0.05  # variability up to which a head is called positional
 UNIFORM = 0.9  # entropy from which on it is called uniform
-MOSTLY_ONE = 0.7  # of a column's attention on one of its two digits, told apart by size
+MOSTLY_ONE = 0.7  # of a column's attention on one of its two digits
 MAIN = 0.4  # share of attention from which on a target gives the head its description
 PARTS = ["larger digit", "smaller digit"]  # of "same column"
 TARGETS = ["operator", "own position", "same column", *PARTS, "lower column", "start token", "earlier outputs"]
@@ -116,7 +116,6 @@ def measure(context: Context) -> dict:
             name: {
                 "mean": values.mean().item(),
                 "interval_95": [low[number].item(), high[number].item()],
-                "std_between_sums": values.std().item(),
             }
             for number, (name, values) in enumerate(measured.items())
         }
@@ -181,4 +180,4 @@ def findings(results: dict) -> str:
     by_target: dict[str, list[str]] = {}
     for head, entry in results["heads"].items():
         by_target.setdefault(entry["main_target"], []).append(head)
-    return "\n".join(f"{target:<18}{', '.join(heads)}" for target, heads in by_target.items())
+    return "\n".join(aligned("main target|heads", [[target, ", ".join(heads)] for target, heads in by_target.items()]))

@@ -4,7 +4,7 @@
 comes from below, and the answer is written from the front, before the columns below are reached. Three questions:
 
 accuracy          Is the model right on such sums, and by what logit margin, with and without a carry arriving?
-prefix conflict   The digits already written tell whether a carry came (the first digit of 1000 does). Does the
+prefix conflict   The digits already written show whether a carry came (the first digit of 1000 does). Does the
                   model read it off them or compute it again from the operands? They are replaced by those of the
                   sum with the other carry: the digit of the first 9-column then follows the prefix or the operands.
 random prefix     Is each digit still right when those before it are the digits of another test sum?
@@ -56,7 +56,7 @@ def exact_match(context: Context, sums: Sums) -> dict:
 
 
 def prefix_conflict(context: Context, group: Group) -> dict:
-    """The digit of the first 9-column, when operands and prefix tell of different carries.
+    """The digit of the first 9-column, when operands and prefix imply different carries.
 
     The decoder reads the last written digit at this very position; it needs no attention for it. So the same once
     more with all decoder self-attention frozen at its outputs after the right prefix: where the digit still follows

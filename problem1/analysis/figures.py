@@ -1,4 +1,4 @@
-"""Small pieces that several figures of the analyses share."""
+"""Small pieces that the figures and the text tables of the analyses share."""
 
 from collections.abc import Sequence
 
@@ -35,3 +35,10 @@ def error_bars(values: Sequence[float], intervals: Sequence[Sequence[float]]) ->
 def group_labels(groups: list[dict]) -> list[str]:
     """'thousands, through one 9' on two lines"""
     return [group["name"].replace(", ", "\n") for group in groups]
+
+
+def aligned(header: str, rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a text table; `header` has its columns set apart by |."""
+    rows = [header.split("|"), *rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -24,7 +24,7 @@ from lab.statistics import bootstrap, proportion
 from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
 from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import SMALL, WIDEST, group_labels, table, with_interval
+from problem1.analysis.figures import SMALL, WIDEST, aligned, group_labels, table, with_interval
 from problem1.analysis.interventions import InterventionRunner
 
 PAIRS = 400  # for each group; in half of them patching adds a carry, in half it takes one away
@@ -185,8 +185,8 @@ def minimal_set(experiment: PatchingExperiment, single: dict[str, Effect], joint
     }
 
 
-def by_position(context: Context, experiment: PatchingExperiment) -> dict[str, dict]:
-    """One head at one position: {head: {"flips": [one for each position], "logit_difference": […]}}
+def by_position(context: Context, experiment: PatchingExperiment) -> dict[str, list[float]]:
+    """One head patched at one position: {head: [logit difference for each position]}
 
     The decoder's positions after the target are left out: the target cannot see them.
     """
@@ -197,10 +197,7 @@ def by_position(context: Context, experiment: PatchingExperiment) -> dict[str, d
         effects = [
             experiment.effect(experiment.patch([head], slice(position, position + 1))) for position in range(count)
         ]
-        out[head] = {
-            "flips": [flips.double().mean().item() for flips, _ in effects],
-            "logit_difference": [moved.double().mean().item() for _, moved in effects],
-        }
+        out[head] = [moved.double().mean().item() for _, moved in effects]
     return out
 
 
@@ -246,7 +243,7 @@ def draw_positions(groups: list[dict], num_digits: int, path: Path, caption: str
         for row, side in enumerate(labels):
             values = np.full((len(heads[side]), len(labels[side])), np.nan)
             for number, head in enumerate(heads[side]):
-                moved = group["positions"][head]["logit_difference"]
+                moved = group["positions"][head]
                 values[number, : len(moved)] = moved
             texts = [["" if np.isnan(v) or abs(v) < SMALL else f"{v:.2f}" for v in line] for line in values]
             axes = panels[row, column]
@@ -288,14 +285,12 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    lines = ["carry into: cross-attention heads that bring it (flips; flips by all other heads, these frozen)"]
+    rows = []
     for group in results["groups"]:
-        if not group["pairs"]:
-            lines.append(f"{group['name']:<26}not measured: {group['reason']}")
-            continue
-        found = group["minimal_sets"]["decoder cross"]
-        lines.append(
-            f"{group['name']:<26}{', '.join(found['heads'])} ({found['sufficiency']['share']:.1%}; "
-            f"{found['complement_patched']['share']:.1%})"
-        )
-    return "\n".join(lines)
+        if group["pairs"]:
+            found = group["minimal_sets"]["decoder cross"]
+            flips = [f"{found[key]['share']:.1%}" for key in ("sufficiency", "complement_patched")]
+            rows.append([group["name"], *flips, ", ".join(found["heads"])])
+        else:
+            rows.append([group["name"], "-", "-", group["reason"]])
+    return "\n".join(aligned("carry into|flips|by all others|cross-attention heads that bring it", rows))

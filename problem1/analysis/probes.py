@@ -18,7 +18,7 @@ from lab.figures import save
 from lab.statistics import wilson
 from problem1.analysis.carry_pairs import spread
 from problem1.analysis.context import Context, digit_names, pick, source_labels
-from problem1.analysis.figures import WIDEST, table
+from problem1.analysis.figures import WIDEST, aligned, table
 from problem1.dataset import Sums, carries, decoder_inputs, random_pairs, seen_in
 
 FITTED_ON = 3_000  # fresh pairs
@@ -177,9 +177,9 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    lines = [f"a linear probe gets {READABLE:.0%} right in the source, first"]
+    rows = []
     for entry in first_readable(results):
         best = ", ".join(f"{value:.1%}" for value in entry["best_by_layer"])
-        where = f"{entry['first_layer']} at {entry['position']}" if entry["first_layer"] else "nowhere"
-        lines.append(f"carry {entry['carry']:<20}{where:<28}best by layer {best} (majority {entry['majority']:.1%})")
-    return "\n".join(lines)
+        where = [entry["first_layer"] or "none", entry["position"] or "-"]
+        rows.append([entry["carry"], *where, best, f"{entry['majority']:.1%}"])
+    return "\n".join(aligned(f"carry|first layer with {READABLE:.0%}|at|best by layer|majority", rows))

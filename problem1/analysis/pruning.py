@@ -1,8 +1,7 @@
 """How many heads can be removed: one at a time, and together? The two are not the same.
 
 Heads stand in for each other. Each may be dispensable while the others are there; remove all the dispensable
-ones at once and nothing is left to stand in. So heads are removed one after the other, and each order tells
-something else:
+ones at once and nothing is left to stand in. So heads are removed one after the other, in three orders:
 
 greedy        always the head whose removal harms least now, given what is gone already (chosen by the loss on
               validation rows, measured on the test rows)

@@ -8,6 +8,7 @@ from problem1.analysis.ablation import KINDS, MEAN_SUFFICES, SMALL, reading
 from problem1.analysis.attention_shift import strongest
 from problem1.analysis.carry_through_nines import FOLLOWS
 from problem1.analysis.context import Context
+from problem1.analysis.figures import aligned
 from problem1.analysis.patching import LARGEST_SET
 from problem1.analysis.probes import best_control, first_readable
 
@@ -71,32 +72,16 @@ def percent(share: dict | None) -> str:
     return f"{100 * share['share']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def aligned(header: str, rows: list[list[str]]) -> list[str]:
-    """Lines of a table, `header` with its columns set apart by |, and an empty line."""
-    rows = [header.split("|"), *rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [*lines, ""]
-
-
 def as_text(results: dict) -> str:
     """carry/summary.txt"""
-    groups, probes, lines = results["groups"], results["probes"], []
-    if not results["meaningful"]:
-        lines += [f"WARNING: {results['warning']}", ""]
-    lines += ["The carry: what was measured. Shares in percent, with their 95% intervals.", ""]
+    groups, probes, tables = results["groups"], results["probes"], []
     measured = [group for group in groups if group["pairs"]]
-    lines += [
-        f"{group['name']}: not measured, the model gets too few right" for group in groups if group not in measured
-    ]
-
     for side in ("decoder cross", "encoder"):
         chosen = f"chosen {side} heads, at most {LARGEST_SET}"
-        header = f"carry into|flips, chosen|flips, all {side}|flips, the others|{chosen}"
         sets = [(group["name"], group["minimal_sets"][side]) for group in measured]
         keys = ("sufficiency", "all_candidates", "complement_patched")
         rows = [[name, *(percent(found[key]) for key in keys), ", ".join(found["heads"])] for name, found in sets]
-        lines += aligned(header, rows)
+        tables.append((f"carry into|flips, chosen|flips, all {side}|flips, the others|{chosen}", rows))
 
     rows = []
     for group in measured:
@@ -104,27 +89,24 @@ def as_text(results: dict) -> str:
         stages = [percent(group["stages"][name]["flips"]) for name in STAGES]
         control = [percent(group["control"]["all heads"]), f"{percent(single)} {single['head']}"]
         rows.append([group["name"], *stages, *control])
-    header = f"carry into|{'|'.join(f'flips, {name}' for name in STAGES)}|control, all heads|control, largest single"
-    lines += aligned(header, rows)
+    stages = "|".join(f"flips, {name}" for name in STAGES)
+    tables.append((f"carry into|{stages}|control, all heads|control, largest single", rows))
 
     rows = []
     for group in groups:
         shift = group["attention_shift"]
-        moved = [f"{100 * shift[key]:.1f}" for key in ("moved", "moved_without_carry")]
-        margin = f"{group['smallest_margin']:.2f}"
-        rows.append(
-            [group["name"], percent(group["exact_match"]), margin, *moved, percent(shift.get("flips")), shift["head"]]
-        )
-    header = "carry into|exact match|smallest margin|attention moved|digit alone|flips|head whose attention moves most"
-    lines += aligned(header, rows)
+        cells = [percent(group["exact_match"]), f"{group['smallest_margin']:.2f}"]
+        cells += [f"{100 * shift[key]:.1f}" for key in ("moved", "moved_without_carry")]
+        rows.append([group["name"], *cells, percent(shift.get("flips")), shift["head"]])
+    columns = "carry into|exact match|smallest margin|attention moved|digit alone|flips|head whose attention moves most"
+    tables.append((columns, rows))
 
     conflicts = [group["prefix_conflict"] for group in groups if group["prefix_conflict"]]
     rows = [[f"{cell['digit']} of 9: {cell['name']}", *(percent(cell[key]) for key in FOLLOWS)] for cell in conflicts]
-    lines += aligned(
-        "prefix of the other carry|follow operands|follow prefix|follow prefix, self-attention frozen", rows
-    )
+    columns = "prefix of the other carry|follow operands|follow prefix|follow prefix, self-attention frozen"
+    tables.append((columns, rows))
     rows = [[digit, percent(share)] for digit, share in results["random_prefix"].items()]
-    lines += aligned("prefix of another sum|right", rows)
+    tables.append(("prefix of another sum|right", rows))
 
     rows = []
     for entry in probes["first_readable"]:
@@ -132,16 +114,19 @@ def as_text(results: dict) -> str:
         where = [entry["first_layer"] or "none", entry["position"] or "-"]
         rows.append([entry["carry"], *where, best, f"{100 * entry['majority']:.1f}"])
     for kind in ("held_out", "training"):
-        rows.append(
-            [f"control, {kind.replace('_', ' ')} pairs", "", "", f"{100 * probes[f'best_control_{kind}']:.1f}", ""]
-        )
-    lines += aligned("linear probe in the source: carry|first layer|position|best by layer|majority", rows)
+        best = f"{100 * probes[f'best_control_{kind}']:.1f}"
+        rows.append([f"control, {kind.replace('_', ' ')} pairs", "", "", best, ""])
+    tables.append(("linear probe in the source: carry|first layer|position|best by layer|majority", rows))
 
     costly = {head: drops for head, drops in results["heads"].items() if max(drops.values()) >= SMALL}
     rows = [[head, *(f"{100 * drops[kind]:.2f}" for kind in KINDS)] for head, drops in costly.items()]
     rows.append([f"all others ({len(results['heads']) - len(costly)})", "below 1", "below 1"])
-    lines += aligned("points lost without a head|zero ablation|mean ablation", rows)
-    return "\n".join(lines[:-1]) + "\n"
+    tables.append(("points lost without a head|zero ablation|mean ablation", rows))
+
+    parts = [] if results["meaningful"] else [f"WARNING: {results['warning']}"]
+    parts.append("The carry: what was measured. Shares in percent, with their 95% intervals.")
+    parts += [f"{group['name']}: not measured, too few sums right" for group in groups if not group["pairs"]]
+    return "\n\n".join(parts + ["\n".join(aligned(columns, rows)) for columns, rows in tables if rows]) + "\n"
 
 
 def run(context: Context, *measured: dict) -> dict:

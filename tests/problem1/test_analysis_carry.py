@@ -179,8 +179,8 @@ def test_patching_results_of_a_model_that_adds(patched):
     assert group["stages"]["all decoder cross"]["flips"]["share"] == 1.0
     found = group["minimal_sets"]["decoder cross"]
     assert found["sufficiency"]["share"] > 0.5 > found["complement_patched"]["share"]
-    assert len(group["positions"]["encoder.0.self.head0"]["flips"]) == 5
-    assert len(group["positions"]["decoder.0.cross.head0"]["flips"]) == 2  # later positions cannot matter
+    assert len(group["positions"]["encoder.0.self.head0"]) == 5
+    assert len(group["positions"]["decoder.0.cross.head0"]) == 2  # later positions cannot matter
     low, high = group["heads"]["encoder.0.self.head0"]["logit_difference_interval_95"]
     assert low <= group["heads"]["encoder.0.self.head0"]["logit_difference"] <= high
 

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
+from lab.files import UserError, write_bytes
 from problem1 import analyze
 from problem1.analysis import (
     ablation,
@@ -66,7 +67,7 @@ def data(tmp_path_factory):
 def run_whole(script, model, data, folder):
     analysis_models.save(model, folder / "model.pth")
     flags = ["--model-path", folder / "model.pth", "--data-dir", data, "--output-dir", folder / "out"]
-    result = script(SCRIPT, *flags, "--device", "cpu", "--batch-size", 500, "--num-samples", 4)
+    result = script(SCRIPT, *flags, "--device", "cpu", "--batch-size", 500, "--num-samples", 2)
     assert result.returncode == 0, result.stderr
     return result.stdout, folder / "out"
 
@@ -91,7 +92,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     heads = analysis_models.adder().head_names()
     for head in heads:
         assert (out / f"attention_patterns/{head}.png").is_file()
-    assert pngs_are_whole(out) >= len(heads) + 2 * 4 + 7
+    assert pngs_are_whole(out) >= len(heads) + 2 * 2 + 7
 
     results = read(out, "head_analysis/ablation_results.json")
     assert results["meaningful"] is True and results["warning"] is None
@@ -110,7 +111,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     assert set(pruned["removed"]) | set(pruned["remaining"]) == set(heads)
     shown = read(out, "examples/examples.json")["examples"]
     verified = read(out, "verification.json")
-    assert len(shown) == 4 and verified["pairs"] == 8_100
+    assert len(shown) == 2 and verified["pairs"] == 8_100
     if verified["errors"]:  # then one of the examples shows an error
         assert any(not example["correct"] for example in shown)
 
@@ -120,7 +121,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     lines = stdout.splitlines()
     for head in results["ranking"][:3]:
         drop = f"{100 * results['heads'][head]['zero']['drop']:.2f}"
-        assert any(line.strip().startswith(head) and drop in line for line in lines)
+        assert any(head in line and drop in line for line in lines)
     assert f"{len(results['harmless_alone']['zero'])} of {len(heads)} heads" in stdout
     for name in ("verification.json", "carry/patching.json", "carry/summary.txt"):
         assert any(line.endswith(name) for line in lines), name
@@ -134,7 +135,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     assert read(out, "carry/timing.json")["by_result"].keys() >= {"verification.json", "carry/summary.txt"}
     again = tmp_path / "again"
     model, _ = load_model(tmp_path / "model.pth")
-    analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS), 4)
+    analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS), 2)
     for path in again.rglob("*.*"):
         if path.name != "timing.json":
             assert path.read_bytes() == (out / path.relative_to(again)).read_bytes(), path
@@ -147,7 +148,7 @@ def test_a_model_that_cannot_add_is_called_so_everywhere(script, data, tmp_path)
         (tmp_path / "out" / name).write_text("of an earlier model that could")
     stdout, out = run_whole(script, analysis_models.untrained(), data, tmp_path)
     assert stdout.count("WARNING") == 2 and "has not learned to add" in stdout
-    assert "exact on" in stdout and "critical" not in stdout and "prunable" not in stdout
+    assert "exact on" in stdout and "cost less" not in stdout and "prunable" not in stdout
     for name in PROMISED:
         assert (out / name).is_file(), name
         if name.endswith(".json"):
@@ -173,6 +174,9 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(tmp_path, monkeyp
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(carry_through_nines, "PAIRS", 20)
     monkeypatch.setattr(probes, "FITTED_ON", 100)
+    if num_digits == 19:  # figures of 39 × 39 cells take long
+        for module in (attention_maps, examples):
+            monkeypatch.setattr(module, "save", lambda figure, path, _: (write_bytes(path, b""), plt.close(figure)))
     rows = dict.fromkeys(("train", "val", "test"), every_pair(1) if num_digits == 1 else random_pairs(19, 60, seed=0))
     context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path)
     analyze.analyse(context, 1)
@@ -215,24 +219,27 @@ def test_given_examples_stand_beside_what_is_there(script, data, tmp_path):
 def test_what_is_no_sum_for_this_model_is_refused(refused, data, tmp_path, text):
     analysis_models.save(analysis_models.untrained(), tmp_path / "model.pth")
     flags = ["--model-path", tmp_path / "model.pth", "--data-dir", data, "--output-dir", tmp_path / "out"]
-    if text in ("12", "123+4"):  # one process each is enough of the command line itself
+    if text == "123+4":  # one process is enough of the command line itself
         refused(SCRIPT, *flags, "--examples", "1+1", text, words=["--examples", text])
         assert not (tmp_path / "out").exists()
     with pytest.raises(Exception, match="--examples"):
         parse_sum(text, 2)
 
 
-def test_other_data_or_no_model_is_refused(refused, tmp_path):
+def test_other_data_or_no_model_is_refused(tmp_path):
     analysis_models.save(analysis_models.untrained(), tmp_path / "model.pth")
     write_data(tmp_path, dict.fromkeys(("train", "val", "test"), sums_of([(123, 456), (777, 888)], 3)))
-    output, model = ["--output-dir", tmp_path / "out"], ["--model-path", tmp_path / "model.pth"]
-    data = ["--data-dir", tmp_path]
-    refused(SCRIPT, *output, *data, *model, words=["model.pth", "2 digits", "of 3", "--data-dir"])
-    refused(SCRIPT, *output, *model, "--data-dir", tmp_path / "typo", words=["typo", "does not exist"])
-    assert not (tmp_path / "typo").exists()
-    refused(SCRIPT, *output, *data, "--model-path", tmp_path / "none.pth", words=["none.pth", "train.py"])
     (tmp_path / "broken.pth").write_bytes(b"PK rubbish")
-    refused(SCRIPT, *output, *data, "--model-path", tmp_path / "broken.pth", words=["broken.pth"])
+    for model, data, words in (
+        ("model.pth", tmp_path, "model.pth adds numbers of 2 digits.* of 3: name the data .* --data-dir"),
+        ("model.pth", tmp_path / "typo", "typo.* does not exist"),
+        ("none.pth", tmp_path, "none.pth does not exist: run train.py"),
+        ("broken.pth", tmp_path, "broken.pth"),
+    ):
+        settings = analyze.Settings(model_path=tmp_path / model, data_dir=data, output_dir=tmp_path / "out")
+        with pytest.raises(UserError, match=words):
+            analyze.main(settings)
+    assert not (tmp_path / "typo").exists() and not (tmp_path / "out").exists()
 
 
 # --- figures ------------------------------------------------------------------------------------------------------
