@@ -31,7 +31,7 @@ def make(name, **changes):
 
 
 def analyse(folder, models, data_dir):
-    rows = dict.fromkeys(("train", "val", "test"), dataset.sample_rows(20, 8, 16, torch.Generator().manual_seed(0)))
+    rows = dict.fromkeys(("train", "val", "test"), dataset.sample_rows(20, 2, 4, torch.Generator().manual_seed(0)))
     context = Context(models, rows, data_dir, folder, folder, {}, (20,), batch_size=64, limit=20)
     sets = extrapolation.test_sets(data_dir, context.lengths, rows, context.limit)
     training_summary.run(context)
