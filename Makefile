@@ -104,7 +104,7 @@ grade: | $(VENV)/ready  ## these results against what is expected; others: pytho
 
 test: $(VENV)/ready  ## the whole test suite
 	$(VENV)/bin/ruff check .
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(CORES) --dist loadfile
 
 clean:  ## forget generated data and resumable state; results and .venv stay
 	rm -rf problem1/data problem2/data

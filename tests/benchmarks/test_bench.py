@@ -1,115 +1,93 @@
-"""The benchmarks compare like with like: twins give our outputs, both decodings write the same, the maths is right.
-
-How fast anything is, is measured by `make bench` and never tested.
-"""
-
-import json
+"""The benchmarks compare like with like, and what they measure fills their tables. Speed itself is never tested."""
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from benchmarks import answering, loops, picture, rivals, scaling, steps, timing
+from benchmarks import bench, measure
+from benchmarks.baselines import ReferenceClassifier, ReferenceTransformer, RowDataset, usual_epoch
 from lab.files import UserError
-from lab.readme import write_block
-from problem1.dataset import START
+from lab.training import evaluate
+from problem1.dataset import Sums, every_pair, score
 from problem1.model import Seq2SeqTransformer
-from problem2.dataset import draw
 from problem2.model import SortingClassifier
 
 
 @pytest.mark.parametrize("width, heads, layers, d_ff", [(64, 4, 2, 256), (24, 3, 1, 40)])
-def test_the_twin_of_problem_1_gives_our_outputs_and_gradients(width, heads, layers, d_ff):
+def test_the_reference_model_of_problem_1_gives_our_outputs_and_gradients(width, heads, layers, d_ff):
     ours = Seq2SeqTransformer(13, width, heads, layers, layers, d_ff)
-    twin = rivals.seq2seq_twin(ours)
-    *inputs, _ = steps.addition_rows(16)
-    for model in (ours, twin):
+    reference, (inputs, _) = ReferenceTransformer(ours), measure.addition_rows(16)
+    for model in (ours, reference):
         model(*inputs).square().mean().backward()
-    torch.testing.assert_close(ours(*inputs), twin(*inputs), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(ours.embedding.weight.grad, twin.embedding.weight.grad, atol=1e-5, rtol=1e-3)
-    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in twin.parameters())
+    torch.testing.assert_close(ours(*inputs), reference(*inputs), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(ours.embedding.weight.grad, reference.embedding.weight.grad, atol=1e-5, rtol=1e-3)
 
 
-def test_the_twin_of_problem_2_gives_our_outputs_with_padding():
-    ours = SortingClassifier(d_ff=128)
-    rows = draw(32, 8, 16, torch.Generator().manual_seed(0))
-    assert len(set(rows.lengths().tolist())) > 1
-    steps.same_outputs(ours, rivals.classifier_twin(ours), (rows.sequences,))
+def test_the_reference_model_of_problem_2_gives_our_outputs_with_padding():
+    ours = SortingClassifier(d_ff=128).eval()
+    (sequences,), _ = measure.sorting_rows(32)
+    torch.testing.assert_close(ours(sequences), ReferenceClassifier(ours).eval()(sequences), atol=1e-5, rtol=1e-4)
 
 
-def test_a_twin_that_differs_is_not_timed():
-    ours, other = Seq2SeqTransformer(13), rivals.seq2seq_twin(Seq2SeqTransformer(13))
-    *inputs, _ = steps.addition_rows(4)
-    with pytest.raises(RuntimeError, match="differ"):
-        steps.same_outputs(ours, other, tuple(inputs))
-
-
-def test_the_asking_twin_returns_the_weights_of_every_head():
-    ours = Seq2SeqTransformer(13)
-    twin = rivals.seq2seq_twin(ours)
-    kept = rivals.Kept(twin)
-    *inputs, _ = steps.addition_rows(4)
-    steps.evaluation(twin, inputs, fused=False)()
-    assert [tuple(weights.shape) for weights in kept.weights] == [(4, 4, 7, 7)] * 2 + [(4, 4, 4, 4), (4, 4, 4, 7)] * 2
-
-
-def test_products_done_again_alone_are_those_of_the_step():
-    layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
-    with steps.Products() as products:
-        loss = (layer(x) @ torch.ones(2, 1)).sum() + (x[None] @ x[None].mT).sum()
-        loss.backward()
-    kinds = [call[0] for call in products.calls]
-    # Forward one of each; backward two more of mm, for the gradients of the layer's output and of its weight.
-    assert [kinds.count(kind) for kind in steps.PRODUCTS.values()] == [3, 1, 1]
-    products.again("float32")()
-    torch.testing.assert_close(products.calls[0][2], layer(x))
-
-
-def test_decoding_without_kept_keys_writes_the_same():
-    model = Seq2SeqTransformer(13).eval()
-    src = torch.randint(0, 10, (5, 9))
-    again = answering.generate_again(model, src, 12, START)
-    assert torch.equal(again, model.generate(src, 12, START))
+def test_models_that_differ_are_not_timed(monkeypatch):
+    monkeypatch.setattr(measure, "ReferenceTransformer", lambda ours: ReferenceTransformer(Seq2SeqTransformer(13)))
+    with pytest.raises(AssertionError, match="not close"):
+        measure.steps(2, compiled=False, rows_evaluated=4)
 
 
 def test_the_usual_recipe_learns_its_rows():
     torch.manual_seed(0)
     rows = [{"input": [a, 10, b], "target": [(a + b) // 10, (a + b) % 10]} for a in range(4) for b in range(4)]
-    model = rivals.Seq2SeqTwin(13, 32, 2, 1, 64)
+    model = ReferenceTransformer(Seq2SeqTransformer(13, 32, 2, 1, 1, 64))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    shown, asked = rivals.loader(rows, shuffle=True, batch_size=8), rivals.loader(rows, shuffle=False)
     for _ in range(60):
-        rivals.usual_epoch(model, shown, optimizer)
-    assert rivals.usual_validation(model, asked) == 1.0
+        usual_epoch(model, DataLoader(RowDataset(rows), 8, shuffle=True), optimizer)
+    tensors = (torch.tensor([row[name] for row in rows]) for name in ("input", "target"))
+    assert evaluate(model, tuple(tensors), score)[1] == 1.0
 
 
-def test_turns_alternate_in_either_order_and_ratios_pair_them():
+def test_a_round_measures_every_candidate_once_and_the_first_round_does_not_count():
     turns = []
-    seconds = timing.interleaved({"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}, 20)
-    rounds = ["".join(turns[number : number + 2]) for number in range(0, len(turns), 2)]
-    assert set(rounds[3:]) == {"ab", "ba"} and len(rounds) == 23 and len(seconds["a"]) == len(seconds["b"]) == 20
-    assert timing.ratio([2.0, 9.0, 6.0], [1.0, 3.0, 3.0]) == 2.0
-    assert loops.reached([0.5, 0.996, 1.0], 0.995, 2.0) == 4.0 and loops.reached([0.5], 1.0, 2.0) is None
+    seconds = measure.interleaved({name: lambda name=name: turns.append(name) for name in "ab"}, 20)
+    rounds = {"".join(turns[number : number + 2]) for number in range(0, len(turns), 2)}
+    assert rounds == {"ab", "ba"} and len(turns) == 42 and len(seconds["a"]) == len(seconds["b"]) == 20
 
 
-@pytest.mark.parametrize("kind, size", [("width", 32), ("digits", 4), ("length", 64)])
-def test_everything_that_is_scaled_runs(kind, size):
-    scaling.run_of(kind, size)()
+def test_what_is_measured_fills_the_tables(monkeypatch):
+    sums = every_pair(3)
+    some = torch.arange(0, len(sums), 20_000)
+    monkeypatch.setattr(measure, "every_pair", lambda digits: Sums(sums.sources[some], sums.targets[some]))
+    small = ("--d-model", 16, "--d-ff", 16, "--num-heads", 2, "--num-layers", 1, "--epochs", 1)
+    sizes = {what: several[:2] for what, several in measure.SIZES.items() if "text" not in what}
+    found = {
+        "steps": measure.steps(2, compiled=False, rows_evaluated=4),
+        "training": measure.training((1,), 1, small),
+        "cost": measure.cost(2, sizes),
+    }
+    assert {what: set(timed) for what, timed in found["steps"].items()} == {
+        f"{problem}, {kind}": {"ours", "torch.nn"}
+        for problem, batch in (("addition", 64), ("sorting", 128))
+        for kind in (f"training step of {batch} rows", "evaluation pass of 4 rows")
+    }
+    assert [(run["recipe"], run["seed"], run["epochs"]) for run in found["training"]] == [
+        ("ours", 1, 1),
+        ("the usual one", 1, 1),
+    ]
+    text = bench.tables(found | {"processor": "a processor", "versions": {"torch": "2"}})
+    assert "addition, training step of 64 rows" in text and "the usual one, seed 1" in text and "never" in text
+    assert all(what in text for what in sizes)
 
 
-def test_committed_benchmarks_have_all_parts_and_the_readme_their_table():
-    root = scaling.PROBLEM.parent
-    path = root / "benchmarks" / "results.json"
-    parts = json.loads(path.read_text())["parts"]
-    assert {"steps", "answering", "loops", "scaling", "make"} <= set(parts)
-    assert picture.table(parts, brief=True) in (root / "README.md").read_text()
+def test_what_failed_is_told():
+    timed = {"median_ms": 2.0, "quartiles_ms": [1.0, 3.0], "rounds": 4, "ratio": 1.0}
+    steps = {"a step": {"ours": timed, "torch.nn": timed, "ours, compiled": {"failed": "no compiler"}}}
+    text = bench.tables({"steps": steps, "processor": "a processor", "versions": {"torch": "2"}})
+    assert "| a step | 2.0, 1.00x | 2.0, 1.00x | failed |  |" in text
 
 
-def test_a_block_of_the_readme_is_replaced_and_nothing_else(tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- x: make y -->\nold\n<!-- end of x: make y -->\nafter\n")
-    write_block(readme, "x: make y", "| new |")
-    assert readme.read_text() == "before\n<!-- x: make y -->\n| new |\n<!-- end of x: make y -->\nafter\n"
+def test_tables_go_between_the_marks_of_the_readme_and_nothing_else_changes():
+    readme = f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n"
+    assert bench.with_tables(readme, "| new |") == f"before\n{bench.BEGIN}\n\n| new |\n\n{bench.END}\nafter\n"
     with pytest.raises(UserError, match="lacks the lines"):
-        write_block(readme, "another", "text")
-    with pytest.raises(UserError, match="lacks the lines"):
-        write_block(tmp_path / "none.md", "x", "text")
+        bench.with_tables("no marks", "text")
+    assert bench.with_tables((bench.HERE / "README.md").read_text(), "| new |").count("| new |") == 1

@@ -20,7 +20,7 @@ from problem2.analysis import (
 from problem2.analysis.context import Context
 from problem2.model import create_model
 from problem2.positional_encoding import SCHEMES
-from tests.fake_device import FakeDevice, to_fake_device
+from tests.fake_device import FakeDevice
 
 SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 16, "num_layers": 1, "max_len": 300}
 
@@ -49,8 +49,8 @@ def analyse(folder, models, data_dir):
 def test_the_fake_device_refuses_a_mixture():
     model = make("sinusoidal")
     with FakeDevice(), torch.no_grad():
-        to_fake_device(model)
-        with pytest.raises(RuntimeError, match="mixes devices"):
+        model.to(FakeDevice.name)
+        with pytest.raises(RuntimeError, match="two devices"):
             model.embedding(torch.arange(3))
         x = torch.arange(3).to("meta")
         assert x.device.type == "meta" and (x + 1).sum().item() == 6 and x.cpu().tolist() == [0, 1, 2]
@@ -61,7 +61,7 @@ def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
     schemes = {name: make(name) for name in SCHEMES} | {"window": make("window", pooling="max")}
     expected = analyse(tmp_path / "cpu", schemes, tmp_path / "data")
     with FakeDevice(), torch.no_grad():
-        found = analyse(tmp_path / "device", {n: to_fake_device(m) for n, m in schemes.items()}, tmp_path / "data")
+        found = analyse(tmp_path / "device", {n: m.to(FakeDevice.name) for n, m in schemes.items()}, tmp_path / "data")
         assert all(p.device.type == "meta" for model in schemes.values() for p in model.parameters())
     assert set(found) == set(expected) and "proof.json" in found
     assert found["extrapolation_results.json"] == expected["extrapolation_results.json"]
@@ -76,6 +76,6 @@ def test_training_batches_stay_on_their_device(change):
         batch = change((rows.sequences.to("meta"), rows.labels.to("meta")), torch.Generator().manual_seed(0))
         assert all(tensor.device.type == "meta" for tensor in batch)
         for model in models.values():
-            losses, correct = dataset.score(to_fake_device(model).train(), batch)
+            losses, correct = dataset.score(model.to(FakeDevice.name).train(), batch)
             assert losses.device.type == correct.device.type == "meta"
             evaluate(model, (rows.sequences, rows.labels), dataset.score)

@@ -1,0 +1,225 @@
+"""What is measured: a step and a pass, the time to a model that is right, and how cost grows.
+
+Candidates run in turns, in an order drawn anew for each round, so that a busy moment of the machine meets all of them.
+"""
+
+import copy
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+from benchmarks.baselines import ReferenceClassifier, ReferenceTransformer, RowDataset, usual_epoch
+from lab.fast import accelerate
+from lab.files import UserError, read_json
+from lab.statistics import slope
+from lab.training import evaluate
+from problem1.dataset import VOCAB_SIZE, Sums, decoder_inputs, every_pair, load_or_generate, score
+from problem1.generate_data import make_rows
+from problem1.model import Seq2SeqTransformer
+from problem1.text import calculator
+from problem1.trained import load_model
+from problem2.dataset import PAD
+from problem2.model import SortingClassifier
+
+TRAIN = Path(__file__).resolve().parents[1] / "problem1/train.py"
+SIZES = {
+    "d_model, training step of problem 1": (32, 64, 128, 256, 512),
+    "digits, training step of problem 1": (3, 6, 12, 24, 48),
+    "length, one sequence of problem 2": (64, 128, 256, 512, 1024, 2048, 4096),
+    "digits, one sum of the text model": (1_000, 3_000, 10_000),
+}
+FITTED = 3  # an exponent is that of the largest sizes: small ones cost what surrounds the products
+
+
+def interleaved(candidates: dict, rounds: int) -> dict:
+    """{name: function} -> {name: seconds in each round}, after one round that is not counted"""
+    seconds, turns = {name: [] for name in candidates}, random.Random(0)
+    for number in range(rounds + 1):
+        for name in turns.sample(list(candidates), len(candidates)):
+            started = time.perf_counter()
+            candidates[name]()
+            if number:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def summary(seconds: list[float]) -> dict:
+    """Median and the middle half of the rounds."""
+    low, median, high = (1e3 * value for value in statistics.quantiles(seconds, n=4, method="inclusive"))
+    return {"median_ms": median, "quartiles_ms": [low, high], "rounds": len(seconds)}
+
+
+# --- a training step and an evaluation pass ---------------------------------------------------------------------
+
+
+def training_step(model: nn.Module, inputs: tuple, labels: Tensor) -> Callable[[], None]:
+    """Forward, backward, bound on the gradient's norm, AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    model.train()
+
+    def step() -> None:
+        loss = F.cross_entropy(model(*inputs).flatten(0, -2), labels.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def evaluation_pass(model: nn.Module, inputs: tuple) -> Callable[[], Tensor]:
+    model.eval()
+    return lambda: torch.no_grad()(model)(*inputs)
+
+
+def addition_rows(count: int) -> tuple[tuple, Tensor]:
+    """Inputs and labels of `count` sums spread over all pairs."""
+    sums = every_pair(3)
+    chosen = torch.linspace(0, len(sums) - 1, count).long()
+    return (sums.sources[chosen], decoder_inputs(sums.targets[chosen])), sums.targets[chosen]
+
+
+def sorting_rows(count: int) -> tuple[tuple, Tensor]:
+    """Any values at lengths 8 to 16, any labels: they do not change the time."""
+    generator = torch.Generator().manual_seed(0)
+    padding = torch.arange(16) >= torch.randint(8, 17, (count, 1), generator=generator)
+    values = torch.randint(0, 100, (count, 16), generator=generator).masked_fill(padding, PAD)
+    return (values,), torch.randint(0, 2, (count,), generator=generator)
+
+
+def steps(rounds: int, compiled: bool = True, rows_evaluated: int = 2048) -> dict:
+    """{"addition, training step": {"ours": …, "torch.nn": …, "ours, compiled": …, …}, …}
+
+    "ratio" is the time as a multiple of ours: the median over rounds, each compared within itself.
+    """
+    torch.manual_seed(0)
+    candidates, found = {}, {}
+    for problem, ours, reference, rows, batch_size in (
+        ("addition", Seq2SeqTransformer(VOCAB_SIZE), ReferenceTransformer, addition_rows, 64),
+        ("sorting", SortingClassifier(d_ff=128), ReferenceClassifier, sorting_rows, 128),
+    ):
+        batch, many = rows(batch_size), rows(rows_evaluated)
+        models = {"ours": (ours, accelerate(copy.deepcopy(ours))), "torch.nn": (reference(ours), reference(ours))}
+        outputs = [evaluation_pass(model, many[0])() for pair in models.values() for model in pair]
+        for output in outputs[1:]:  # else different things would be timed
+            torch.testing.assert_close(output, outputs[0], atol=1e-4, rtol=0)
+        if compiled:
+            for who in [*models]:  # each for its one shape, and without accelerate, whose operation it does not know
+                copies = [copy.deepcopy(models[who][0]) for _ in range(2)]
+                models[f"{who}, compiled"] = tuple(torch.compile(model, dynamic=False) for model in copies)
+        for who, (trained, evaluated) in models.items():
+            candidates[f"{problem}, training step of {batch_size} rows", who] = training_step(trained, *batch)
+            candidates[f"{problem}, evaluation pass of {rows_evaluated} rows", who] = evaluation_pass(
+                evaluated, many[0]
+            )
+    for (what, who), run in [*candidates.items()]:
+        try:
+            run()
+        except Exception as error:  # torch.compile needs a C++ compiler, and may fail in many ways
+            del candidates[what, who]
+            found.setdefault(what, {})[who] = {"failed": f"{type(error).__name__}: {str(error)[:200]}"}
+    seconds = interleaved(candidates, rounds)
+    for (what, who), values in seconds.items():
+        ratio = statistics.median(a / b for a, b in zip(values, seconds[what, "ours"], strict=True))
+        found.setdefault(what, {})[who] = summary(values) | {"ratio": ratio}
+    return found
+
+
+# --- time to a model that is right ------------------------------------------------------------------------------
+
+
+def verify(model: nn.Module, pairs: Sums) -> dict:
+    started = time.perf_counter()
+    _, accuracy = evaluate(model, (pairs.sources, pairs.targets), score)
+    pairs_a_second = len(pairs) / (time.perf_counter() - started)
+    return {"errors": round((1 - accuracy) * len(pairs)), "pairs_a_second": pairs_a_second}
+
+
+@torch.no_grad()
+def is_exact(model: nn.Module, pairs: Sums) -> bool:
+    """Right on all pairs; stops at the first batch with an error."""
+    model.eval()
+    order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0))
+    return all(score(model, (pairs.sources[i], pairs.targets[i]))[1].all() for i in order.split(2048))
+
+
+def our_training(seed: int, pairs: Sums, flags: tuple = ()) -> dict:
+    """`python problem1/train.py`; its start is not counted, and exact is what it keeps at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, TRAIN, "--seed", seed, "--device", "cpu", "--output-dir", folder, *flags]
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+        if done.returncode:
+            raise UserError(f"problem1/train.py failed: {done.stderr.strip().splitlines()[-1]}")
+        log, timing = (read_json(Path(folder) / name, "") for name in ("training_log.json", "timing.json"))
+        model, _ = load_model(Path(folder) / "best_model.pth")
+    seconds, epochs, perfect = timing["seconds"], len(log["val_acc"]), log["first_perfect_epoch"]
+    found = {"seconds": seconds, "epochs": epochs, "to_validation": perfect and seconds * perfect / epochs}
+    verified = verify(model, pairs)
+    return found | {"to_exact": None if verified["errors"] else seconds} | verified
+
+
+def usual_training(seed: int, pairs: Sums, epochs: int) -> dict:
+    """The usual recipe until it is right on all pairs; looking whether it is does not count."""
+    torch.manual_seed(seed)
+    model = ReferenceTransformer(Seq2SeqTransformer(VOCAB_SIZE, max_len=8))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    batches, val = DataLoader(RowDataset(make_rows(3, 10_000, 641)), 64, shuffle=True), load_or_generate()["val"]
+    found = {"seconds": 0.0, "epochs": 0, "to_validation": None, "to_exact": None}
+    while found["epochs"] < epochs and found["to_exact"] is None:
+        started = time.perf_counter()
+        usual_epoch(model, batches, optimizer)
+        _, accuracy = evaluate(model, (val.sources, val.targets), score)
+        found["seconds"] += time.perf_counter() - started
+        found["epochs"] += 1
+        if accuracy == 1.0:
+            found["to_validation"] = found["to_validation"] or found["seconds"]
+            found["to_exact"] = found["seconds"] if is_exact(model, pairs) else None
+    return found | verify(model, pairs)
+
+
+def training(seeds: tuple[int, ...], epochs: int, flags: tuple = ()) -> list[dict]:
+    """Both recipes on the same rows, in turns: seconds, and what became of all 810,000 pairs."""
+    pairs = every_pair(3)
+    runs = []
+    for seed in seeds:
+        runs.append({"seed": seed, "recipe": "ours"} | our_training(seed, pairs, flags))
+        runs.append({"seed": seed, "recipe": "the usual one"} | usual_training(seed, pairs, epochs))
+    return runs
+
+
+# --- cost against size ------------------------------------------------------------------------------------------
+
+
+def run_of(what: str, size: int) -> Callable[[], object]:
+    """What is timed for one size."""
+    torch.manual_seed(0)
+    if what.endswith("text model"):
+        text_model = calculator.load()
+        return lambda: text_model.add(10**size - 1, 1)
+    if what.startswith("length"):
+        return evaluation_pass(accelerate(SortingClassifier(d_ff=128)), (torch.randint(0, 100, (1, size)),))
+    digits, width = (3, size) if what.startswith("d_model") else (size, 64)
+    model = Seq2SeqTransformer(VOCAB_SIZE, width, d_ff=4 * width, max_len=2 * digits + 2)
+    source, target = torch.randint(0, 10, (128, 2 * digits + 1)), torch.randint(0, 10, (128, digits + 1))
+    return training_step(model, (source, decoder_inputs(target)), target)
+
+
+def cost(rounds: int, sizes: dict[str, tuple[int, ...]] = SIZES) -> dict:
+    """{"length, …": {"points": [{"size", "median_ms", …}, …], "exponent"}, …}: milliseconds ~ size^exponent"""
+    found = {}
+    for what, several in sizes.items():
+        seconds = interleaved({size: run_of(what, size) for size in several}, rounds)
+        points = [{"size": size} | summary(values) for size, values in seconds.items()]
+        exponent = slope([(point["size"], point["median_ms"]) for point in points[-FITTED:]])
+        found[what] = {"points": points, "exponent": exponent}
+    return found

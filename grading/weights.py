@@ -1,0 +1,136 @@
+"""Describe a checkpoint without trusting it: names and shapes of its tensors, whether all numbers are finite, and
+the plain values beside them. It is opened with `weights_only=True`, so that no code in it can run."""
+
+import argparse
+import contextlib
+import io
+import math
+import pathlib
+import pickle
+import warnings
+import zipfile
+from dataclasses import dataclass, field
+
+import numpy
+import torch
+
+from grading.folder import MEGABYTE, Unreadable
+from lab.files import shown
+
+MAX_CHECKPOINT = 512 * MEGABYTE
+MAX_MEMORY = 2048 * MEGABYTE  # beyond what the program uses already
+MAX_ENTRIES = 20_000
+
+
+def _plain_types() -> list:
+    """Types that only hold data and that people save beside their weights: numpy scalars, arguments, paths."""
+    scalar = getattr(numpy, "_core", None) or numpy.core
+    dtypes = {type(numpy.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
+    return [
+        scalar.multiarray.scalar,
+        numpy.dtype,
+        *dtypes,
+        argparse.Namespace,
+        pathlib.PosixPath,
+        pathlib.PurePosixPath,
+    ]
+
+
+PLAIN_TYPES = _plain_types()
+
+
+@dataclass
+class Weights:
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    not_finite: list[str] = field(default_factory=list)  # tensors that hold NaN or infinity
+    plain: dict[str, float | str] = field(default_factory=dict)  # "epoch": 12, "settings.d_model": 64, …
+
+    def parameters(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+
+def read_weights(content: bytes) -> Weights:
+    try:
+        with _limited_memory(MAX_MEMORY + 2 * len(content)):
+            return _collect(_load(content), limit=4 * len(content) + MEGABYTE)
+    except Unreadable:
+        raise
+    except MemoryError:
+        raise Unreadable("needs more memory than its size can justify") from None
+    except Exception as error:  # a damaged file can fail in any way
+        raise Unreadable(f"is damaged or not a PyTorch checkpoint ({type(error).__name__})") from None
+
+
+@contextlib.contextmanager
+def _limited_memory(extra: int):
+    """A few bytes of a pickle can ask for gigabytes; on Linux they are refused as a MemoryError."""
+    try:
+        import resource
+
+        used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + extra, before[1]))
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _load(content: bytes):
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > 2 * len(content) + MEGABYTE:
+                raise Unreadable("unpacks to far more than its size, so it was not opened")
+    except zipfile.BadZipFile:
+        pass  # PyTorch before 1.6 wrote another format, which weights_only reads as well
+    try:
+        with torch.serialization.safe_globals(PLAIN_TYPES), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "GLOBAL" not in str(error) and "Unsupported class" not in str(error):
+            raise
+        raise Unreadable(
+            "holds Python objects besides tensors and plain values, which could run code, so it was not opened "
+            "(save model.state_dict() instead)"
+        ) from None
+
+
+def _collect(loaded, limit: int) -> Weights:
+    """All tensors and plain values by the keys that lead to them; the optimizer's state is left out."""
+    weights, entries, size = Weights(), 0, 0
+    waiting = [("", loaded, 0)]
+    while waiting:
+        name, value, depth = waiting.pop()
+        entries += 1
+        if entries > 10 * MAX_ENTRIES or len(weights.shapes) > MAX_ENTRIES:
+            raise Unreadable("holds more entries than any model of this size")
+        value = vars(value) if isinstance(value, argparse.Namespace) else value
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized:
+                raise Unreadable(f"holds a tensor of an unusual kind ({name})")
+            size += value.numel() * value.element_size()
+            if size > limit:  # a stride of 0 can claim any size
+                raise Unreadable(f"holds tensors that claim to be larger than the file ({name})")
+            weights.shapes[name] = tuple(value.shape)
+            if value.is_floating_point() and not torch.isfinite(value).all():
+                weights.not_finite.append(name)
+        elif isinstance(value, dict) and depth < 8:
+            for key, entry in value.items():
+                if not str(key).lower().startswith(("optim", "scheduler", "scaler", "rng")):
+                    waiting.append((f"{name}.{shown(key, 200)}" if name else shown(key, 200), entry, depth + 1))
+        elif isinstance(value, list | tuple) and depth < 8 and len(value) <= 1000:
+            waiting += [(f"{name}.{index}", entry, depth + 1) for index, entry in enumerate(value)]
+        elif isinstance(value, str) and len(weights.plain) < 1000:
+            weights.plain[name] = shown(value, 100)
+        elif isinstance(value, bool | int | float | numpy.generic) and len(weights.plain) < 1000:
+            try:
+                weights.plain[name] = float(value)
+            except (OverflowError, ValueError, TypeError):
+                weights.plain[name] = math.nan
+    if not weights.shapes:
+        raise Unreadable("holds no tensor")
+    return weights

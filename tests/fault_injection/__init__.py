@@ -1,0 +1,1 @@
+"""Faults on purpose: kills, full disks, deleted folders, several writers, and malformed files, for every script."""

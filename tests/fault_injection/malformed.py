@@ -1,0 +1,206 @@
+"""Malformed files by rule, from single bytes to checkpoints with code inside, for every script that reads files."""
+
+import contextlib
+import copy
+import io
+import json
+import os
+import pickle
+import random
+import resource
+import shutil
+import warnings
+import zipfile
+from pathlib import Path
+
+import torch
+
+from tests.fault_injection.common import Tally, bad_refusal, call
+from tests.fault_injection.scripts import READERS, Inputs
+
+MEMORY = 4 * 2**30  # bytes of address space that a reader may take beyond what there is
+DEEP, DEEPEST = 100_000, 4  # nested brackets; levels of a value at which it is changed
+TEXTS = [b"", bytes(1000), b"\xef\xbb\xbf", b'["\xff\xfe"]', b'["\\ud800"]', b"[" * DEEP, b"[" * DEEP + b"]" * DEEP]
+TEXTS += [b'{"a":' * DEEP, b"NaN", b"[NaN, Infinity, -Infinity]", b"1" * 10_000, b"[1e999]", b"null", b'"text"', b"[]"]
+TEXTS += [b"{}", b"[{}]", b"[] []", b"[1,]", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"#!/bin/sh\ntouch trap\n"]
+TEXTS += [b'[{"input": 1, "input": [1], "target": 2, "target": "3", "sequence": [], "sequence": [2, 1]}]']
+NO_FILES = [
+    os.mkdir,
+    os.mkfifo,
+    *(lambda path, to=to: path.symlink_to(to) for to in ("/dev/zero", "/dev/null", "gone")),
+]
+NO_FILES += [lambda path: path.symlink_to(path), lambda path: path.symlink_to(path.parent)]
+ODD = [None, True, False, "", "x", "\n", "\x00\x1b[31m", "9" * 5000, "../..", "é" * 300, "1 + 2 = \n", 0, -1, 1, 3, 10]
+ODD += [11, 100, 101, 10**5, 10**30, 10**400, 0.5, 1e308, 5e-324, float("nan"), float("inf"), -float("inf"), [], [0]]
+ODD += [["x"], [None], [[]], ["learned", "learned"], ["window"], {}, {"x": 1}, [1] * 3000, [[]] * 50, "\udc80", 7, "12"]
+ODD_NAMES = [
+    "two words",
+    "quote'\"s",
+    "line\nbreak",
+    "tab\t",
+    "-rf",
+    "--data-dir",
+    "*?[a]",
+    "$(touch trap)",
+    "a;b",
+    "~",
+]
+ODD_NAMES += ["été", "数据", "😀", "\u202egnp", "%s{0}", "\\", "...", " ", "x" * 200, "\x1b[31m"]
+
+
+def odd_objects() -> list:
+    """What may stand in a file of plain values and tensors without being what belongs there."""
+    warnings.simplefilter("ignore")  # some of these kinds are on their way out of PyTorch
+    one, loop, deep, laughs = torch.ones(2, 2), {"d_model": 16}, [], ["ha"]
+    loop["self"] = loop
+    for _ in range(60):
+        deep, laughs = [deep], [laughs, laughs]  # the second prints as 2**60 words
+    kinds = [torch.zeros(0), torch.tensor(1.0), one.to_sparse(), one.to_sparse_csr(), one.half(), one.double()]
+    kinds += [one.long(), one.bool(), one * 1j, one * torch.nan, one.to(torch.float8_e4m3fn), torch.nn.Parameter(one)]
+    kinds += [torch.quantize_per_tensor(one, 0.1, 0, torch.qint8), torch.empty(2**40, device="meta"), (1, 2), {1: 2}]
+    kinds += [torch.ones(1).expand(2**40), torch.ones(1).expand(2**20, 2**20), {None: one}, {(1, "a"): "b"}, {1, 2}]
+    return [*kinds, 10**5000, loop, deep, laughs, "x" * 10**6, [one] * 3, {"weight": one}, b"bytes"]
+
+
+class MaliciousPickle:
+    """Whoever unpickles it runs code: it makes the folder `path`."""
+
+    def __init__(self, path: Path, source: random.Random):
+        code = f"__import__('os').mkdir({str(path)!r})"
+        ways = [(os.mkdir, (str(path),)), (os.system, (f"mkdir '{path}'",)), (eval, (code,)), (exec, (code,))]
+        self.way = source.choice(ways)
+
+    def __reduce__(self):
+        return self.way
+
+
+# --- one malformed file -----------------------------------------------------------------------------------------
+
+
+def damaged(good: bytes, source: random.Random) -> bytes:
+    """Cut off, flipped, left out, put in."""
+    at, some = source.randrange(len(good)), source.randbytes(source.randint(1, 8))
+    ways = [good[:at], good[:at] + bytes([good[at] ^ (1 << some[0] % 8)]) + good[at + 1 :], good + some, good + good]
+    ways += [good[:at] + some + good[at + len(some) :], good[:at] + some + good[at:], good[:at] + good[at + some[0] :]]
+    return source.choice([*ways, good[: at // 2] + bytes(len(good) - at // 2)])
+
+
+def damaged_archive(good: bytes, source: random.Random) -> bytes:
+    """Changed inside, with every checksum right again."""
+    archive, buffer = zipfile.ZipFile(io.BytesIO(good)), io.BytesIO()
+    names = archive.namelist()
+    chosen = source.choice([*names, *3 * [name for name in names if name.endswith("data.pkl")]])
+    old = archive.read(chosen)
+    larger = old.replace(b"K\x10", b"J\xff\xff\xff\x7f")  # 16 as a width becomes 2**31 - 1
+    new = source.choice([None, bytes(2**26), larger, *3 * [damaged(old or b"0", source)]])
+    with zipfile.ZipFile(buffer, "w", source.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as out:
+        for name in names:
+            data = new if name == chosen else archive.read(name)
+            if data is not None:
+                out.writestr(name, data)
+    return buffer.getvalue()
+
+
+def paths(value, path=()) -> list[tuple]:
+    """The paths to what is inside a value: (), (0,), (0, "input"), …"""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path] + [inner for key, item in items if len(path) < DEEPEST for inner in paths(item, (*path, key))]
+
+
+def changed(value, source: random.Random, odd) -> object:
+    """`value` with one to three of the values inside replaced, removed or added."""
+    for _ in range(source.randint(1, 3)):
+        path, way, new = source.choice(paths(value)), source.randrange(4), odd()
+        if not path:
+            return new
+        inner = value
+        for key in path[:-1]:
+            inner = inner[key]
+        if way == 0:
+            del inner[path[-1]]
+        elif way == 1 and isinstance(inner, list):
+            inner.insert(path[-1], new)
+        else:
+            inner[f"{path[-1]} " if way == 1 else path[-1]] = new
+    return value
+
+
+def malform(path: Path, source: random.Random, trap: Path) -> str:
+    """Put a malformed file in the place of a sound one; returns of which kind."""
+    good, of_torch = path.read_bytes(), path.suffix == ".pth"
+    path.unlink()
+    odd_values = ODD + odd_objects() if of_torch else ODD
+
+    def odd() -> object:
+        new = source.choice([*odd_values, source.randint(-3, 120)])
+        return copy.deepcopy(new) if isinstance(new, list | dict) else new
+
+    kinds = ["text", "no file", "bytes", "values", "values", "values"]
+    kind = source.choice(kinds + ["archive", "settings", "settings", "settings", "code", "code alone"] * of_torch)
+    value = torch.load(io.BytesIO(good), weights_only=True) if of_torch else json.loads(good)
+    if kind == "no file":
+        source.choice(NO_FILES)(path)
+    elif kind in ("text", "bytes", "archive"):
+        content = {"text": lambda *_: source.choice(TEXTS), "bytes": damaged, "archive": damaged_archive}[kind]
+        path.write_bytes(content(good, source))
+    elif kind == "code alone":
+        path.write_bytes(pickle.dumps(MaliciousPickle(trap, source), source.randrange(6)))
+    elif kind == "code":
+        torch.save(changed(value, source, lambda: MaliciousPickle(trap, source)), path)
+    elif kind == "settings":
+        torch.save(value | {"settings": changed(value["settings"], source, odd)}, path)
+    elif of_torch:
+        torch.save(changed(value, source, odd), path)
+    else:
+        path.write_text(json.dumps(changed(value, source, odd)))
+    return kind
+
+
+# --- many -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def bounded_memory():
+    """Linux alone has this bound."""
+    statm, before = Path("/proc/self/statm"), resource.getrlimit(resource.RLIMIT_AS)
+    if statm.exists():
+        taken = int(statm.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def read(name: str, count: int, inputs: Inputs, work: Path, tally: Tally) -> None:
+    """`count` malformed files for a reader: it makes sense of each, or refuses it in one sentence."""
+    sound, files, _, template = READERS[name]
+    trap, live, out = (work / part for part in ("trap", "live", "out"))
+    command = inputs.command(template, live=live, out=out)
+    for number in range(count):
+        source = random.Random(f"{name} {number}")
+        shutil.copytree(inputs[sound], live)
+        candidates = [path for path in sorted(live.glob(files)) if path.suffix in (".json", ".pth")]
+        chosen = source.sample(candidates, source.randint(1, min(3, len(candidates))))
+        what = f"{name} {number}, {', '.join(f'{path.name}: {malform(path, source, trap)}' for path in chosen)}"
+        with bounded_memory():
+            code, errors = call(command)
+        tally.counts["malformed files"] += len(chosen)
+        tally.counts[f"malformed files: {name}"] += len(chosen)
+        if code in (0, 1) and "Traceback" not in errors:
+            tally.counts[f"malformed, but made sense of: {name}"] += 1
+        else:
+            wrong = bad_refusal(code, errors)
+            tally.check(wrong is None, f"{what}: {wrong}")
+        tally.check(not trap.exists(), f"{what}: code inside was run")
+        for path in (trap, live, out):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def odd_names(inputs: Inputs, work: Path, tally: Tally) -> None:
+    """Sound rows and results in folders of odd names are as good as any."""
+    for name in ODD_NAMES:
+        shutil.copytree(inputs["few1"], work / name)
+        code, errors = call(inputs.command(READERS["rows of addition"][-1], live=work / name, out=work / name / "out"))
+        tally.counts["odd names of folders"] += 1
+        tally.check(code == 0, f"a folder called {name!r}: exit code {code}, {errors[-300:]}")

@@ -1,0 +1,113 @@
+"""Every script with small inputs of its own."""
+
+import json
+import random
+import shutil
+from collections import ChainMap
+from pathlib import Path
+
+from lab.files import write_text
+from tests.fault_injection.common import ROOT, call
+
+OPTIONS = {
+    "MODEL": "--d-model 16 --d-ff 16 --num-heads 2 --num-layers 1 --dropout 0.1 --epochs 16 --device cpu",
+    "TINY": "--d-model 8 --d-ff 8 --num-heads 1 --num-layers 1 --epochs 1 --device cpu",
+    "SIZES": "--train-size 2000 --val-size 200 --test-size 200",
+    "NONE": "--encoding none",
+    "SEQUENCE": "--sequence 3 9 --device cpu --results-dir",
+    "FEW": "--train-size 3 --val-size 2 --test-size 2",
+}
+TRAIN1 = "problem1/train.py MODEL --data-dir {rows1} --output-dir {out}"
+TRAIN_TEXT = "problem1/text/train.py MODEL --epoch-rows 1280 --data-dir {rows_text} --output-dir {out}"
+TRAIN2 = "problem2/train.py MODEL --encoding learned --max-len 600 --data-dir {rows2} --output-dir {out}"
+ANALYZE1 = "problem1/analyze.py --num-samples 2 --device cpu --data-dir {rows1} --output-dir {out}"
+ANALYZE_TEXT = "problem1/text/analyze.py --num-samples 20 --largest 100 --data-dir {rows_text} --output-dir {out}"
+ANALYZE2 = "problem2/analyze.py --test-lengths 20 24 --rows 20 --device cpu --output-dir {out}"
+STUDY = "problem2/study.py --encoding none --protocols course --seeds 1 --epochs 2 --lengths 20 --output-dir {out}"
+PREDICT = "problem1/predict.py 34+56 --model-path"
+INPUTS = {
+    "rows1": "problem1/generate_data.py --num-digits 2 SIZES --output-dir {out}",
+    "rows2": "problem2/generate_data.py SIZES --generate-extrapolation --output-dir {out}",
+    "few1": "problem1/generate_data.py --num-digits 2 FEW --output-dir {out}",
+    "few2": "problem2/generate_data.py FEW --output-dir {out}",
+    "model1": TRAIN1,
+    "model_text": TRAIN_TEXT,
+    "model2": TRAIN2,
+}
+# Every script that is disturbed, and how many kills it gets.
+JOBS = {
+    "problem1/generate_data.py --num-digits 40 --train-size 30000 --output-dir {out}": 6,
+    TRAIN1: 12,
+    ANALYZE1 + " --model-path {model1}/best_model.pth": 6,
+    PREDICT + " {model1}/best_model.pth": 2,
+    TRAIN_TEXT: 12,
+    ANALYZE_TEXT + " --model-path {model_text}/best_model.pth": 6,
+    "problem2/generate_data.py --train-size 30000 --generate-extrapolation --output-dir {out}": 6,
+    TRAIN2: 12,
+    ANALYZE2 + " --results-dir {model2} --data-dir {rows2}": 4,
+    STUDY + " --data-dir {rows2}": 4,
+    "{tree}/report/build.py --output {out}/report.pdf": 3,
+    "-m grading {model1} --json {out}/grade.json": 3,
+}
+# What is read: a folder, the files in it that are malformed, how many there are, and the command that reads them.
+READERS = {
+    "rows of addition": ("few1", "train.json", 280, "problem1/train.py TINY --data-dir {live} --output-dir {out}"),
+    "rows of text": ("few_text", "train.json", 280, "problem1/text/train.py TINY --data-dir {live} --output-dir {out}"),
+    "rows of sorting": ("few2", "train.json", 280, "problem2/train.py TINY NONE --data-dir {live} --output-dir {out}"),
+    "checkpoint of addition": ("model1", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),
+    "checkpoint of text": ("model_text", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),
+    "checkpoint of sorting": ("model2", "learned/best_model.pth", 520, "problem2/analyze.py SEQUENCE {live}"),
+    "last.pth": ("model1", "last.pth", 100, TRAIN1.replace("{out}", "{live} --resume")),
+    "finished run": ("model1", "*.json", 60, "problem1/train.py TINY --data-dir {few1} --output-dir {live}"),
+    "results for the report": ("tree", "problem1/results/*", 100, "{live}/report/build.py --output {live}/report.pdf"),
+    "submission": ("submission", "**/*", 250, "-m grading {live} --json -"),
+}
+
+
+class Inputs(dict):
+    """Folders by name, each made when it is first asked for."""
+
+    def __init__(self, work: Path):
+        self.work = work
+
+    def __missing__(self, name: str) -> Path:
+        folder = self[name] = self.work / name
+        if name in INPUTS:
+            code, errors = call(self.command(INPUTS[name], out=folder))
+            if code:
+                raise RuntimeError(f"{name} cannot be made: {errors}")
+        else:
+            {"tree": tree, "submission": submission}.get(name, text_rows)(folder)
+        return folder
+
+    def command(self, template: str, **paths) -> list[str]:
+        words = " ".join(OPTIONS.get(word, word) for word in template.split()).split()
+        return [word.format_map(ChainMap(paths, self)) for word in words]
+
+
+def text_rows(folder: Path) -> None:
+    """Sums of two numbers below 71, each in one order only, mixed and cut up; or a few of them."""
+    rows = [{"input": f"{a} + {b} = ", "target": str(a + b)} for a in range(71) for b in range(a + 1)]
+    random.Random(0).shuffle(rows)
+    for name, part in (("val", rows[:200]), ("test", rows[200:400]), ("train", rows[400:])):
+        write_text(folder / f"{name}.json", json.dumps(part[:3] if folder.name == "few_text" else part) + "\n")
+
+
+def tree(folder: Path) -> None:
+    """A report that reads one result, with the report/build.py and the lab/ of this repository."""
+    shutil.copytree(ROOT / "lab", folder / "lab", ignore=shutil.ignore_patterns("__pycache__"))
+    write_text(folder / "report/report.typ", '#let result = json("/problem1/results/numbers.json")\n#result.errors\n')
+    write_text(folder / "problem1/results/numbers.json", '{"errors": 0}\n')
+    shutil.copy(ROOT / "report/build.py", folder / "report")
+
+
+def submission(folder: Path) -> None:
+    """This repository's results, as if somebody had handed them in."""
+    for part in ("", "head_analysis", "sinusoidal", "learned", "none", "extrapolation"):
+        for path in [
+            *ROOT.glob(f"problem*/results/{part}/*.json"),
+            *ROOT.glob(f"problem*/results/{part}/best_model.pth"),
+        ]:
+            copy = folder / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)

@@ -1,0 +1,74 @@
+"""The short form of `python -m tests.fault_injection`: the same functions with small counts."""
+
+import pickle
+import random
+
+import pytest
+
+from lab.files import write_bytes
+from tests.fault_injection.common import Tally, bad_refusal, differences, torn
+from tests.fault_injection.disturb import kills, places, several_writers
+from tests.fault_injection.malformed import MaliciousPickle, read
+from tests.fault_injection.scripts import JOBS, READERS, TRAIN1, Inputs
+
+GENERATE = next(iter(JOBS))
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return Inputs(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.mark.parametrize("template, count", [(GENERATE, 4), (TRAIN1, 2)], ids=["generate_data", "train"])
+def test_a_script_that_is_killed_leaves_whole_files_and_goes_on_to_the_same_bits(inputs, tmp_path, template, count):
+    tally = Tally()
+    kills(inputs.command(template, out="{out}"), count, tmp_path / "work", tally)
+    assert not tally.failures
+    assert tally.counts["kills"] == count and tally.counts["kills within a write"] >= count // 2
+
+
+def test_places_that_cannot_be_used(inputs, tmp_path):
+    tally = Tally()
+    places(inputs.command(GENERATE, out="{out}"), tmp_path / "work", tally)
+    assert not tally.failures and tally.counts["refusals"] >= 6
+
+
+def test_several_writers(tmp_path):
+    tally = Tally()
+    several_writers(tmp_path, tally)
+    assert not tally.failures
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_malformed_files_are_refused_or_made_sense_of(inputs, tmp_path, name):
+    tally = Tally()
+    read(name, 10, inputs, tmp_path, tally)
+    assert not tally.failures and tally.counts["malformed files"] >= 10
+
+
+# --- would it notice? -------------------------------------------------------------------------------------------
+
+
+def test_torn_files_and_differences_are_noticed(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        write_bytes(folder / "log.json", b'{"loss": 1}')
+        write_bytes(folder / "timing.json", folder.name.encode())
+    assert not torn(one) and not differences(one, other)
+    write_bytes(other / "log.json", b'{"loss": 2}')
+    assert differences(one, other) == ["log.json"]
+    for name in ("log.json", "best_model.pth", "curves.png", "report.pdf", "summary.txt"):
+        write_bytes(one / name, b'{"loss"')
+    assert len(torn(one)) == 5
+
+
+def test_a_refusal_is_one_sentence_with_exit_code_2():
+    assert bad_refusal(2, "error: no room.") is None
+    for code, errors in ((1, "error: no."), (2, "error: a\nerror: b"), (2, "Traceback (most\nerror: x"), (-9, "")):
+        assert bad_refusal(code, errors)
+
+
+def test_code_inside_a_pickle_would_be_noticed(tmp_path):
+    for number in range(20):
+        pickle.loads(pickle.dumps(MaliciousPickle(tmp_path / "trap", random.Random(number))))
+        (tmp_path / "trap").rmdir()

@@ -1,0 +1,108 @@
+"""A valid submission in every layout, and one with each known issue: all of it is named, and nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grading.ablations import read_ablation
+from grading.known_issues import HINTS
+from grading.layouts import read_log, read_table
+from grading.report import grade, load_expected
+from tests.grading.submissions import ABLATION, LOG, PROBLEM2, SHARES, TABLE, accuracies, change, load, valid, write
+from tests.grading.with_issues import CASES, flat_loss
+from tests.grading.with_layouts import ABLATIONS, OTHERS, TABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = [load_expected(ROOT / problem / "expected.json") for problem in ("problem1", "problem2")]
+
+
+def graded(folder: Path):
+    report = grade(folder, EXPECTED, {"problem1", "problem2"})
+    json.dumps([report.plain(), report.gradescope()], allow_nan=False)
+    return report
+
+
+def all_points(folder: Path):
+    report = graded(folder)
+    assert report.issues == [], report.issues
+    assert [item for item in report.items if item.score < item.maximum] == []
+    assert report.passed and report.score == report.maximum == 100
+    return report
+
+
+def test_a_valid_submission_gets_all_points_and_no_issue(tmp_path):
+    assert all_points(valid(tmp_path)).table().endswith("Total 100 of 100: all sound.")
+
+
+@pytest.mark.parametrize("layout", OTHERS, ids=lambda layout: layout.__name__)
+def test_valid_in_another_layout(layout, tmp_path):
+    layout(valid(tmp_path))
+    all_points(tmp_path)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_layout_of_an_ablation_is_read_as_the_same_numbers(name, tmp_path):
+    meant = list(accuracies(valid(tmp_path)).values())
+    write(tmp_path, ABLATION, ABLATIONS[name](meant))
+    read = list(read_ablation(load(tmp_path, ABLATION)).without.values())
+    assert len(read) >= 8
+    assert read[:11] == pytest.approx(meant[: len(read[:11])], abs=1e-9)
+    all_points(tmp_path)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_layout_of_a_table_is_read_as_the_same_numbers(name, tmp_path):
+    meant = load(valid(tmp_path), TABLE)
+    write(tmp_path, TABLE, TABLES[name](meant))
+    lengths = [int(n) for n in SHARES]
+    table = read_table(load(tmp_path, TABLE), {name: [] for name in meant}, lengths)
+    assert {name: {str(n): row[n] for n in lengths} for name, row in table.rows.items()} == meant
+    all_points(tmp_path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_known_issue_is_named_and_nothing_else(name, tmp_path):
+    make, expected = CASES[name]
+    make(valid(tmp_path))
+    report = graded(tmp_path)
+    assert {issue.name for issue in report.issues} == expected, report.issues
+    assert not report.passed
+    for issue in report.issues:
+        assert issue.evidence and issue.hint and issue.file
+        assert issue.name in report.table() and issue.evidence in str(report.plain())
+
+
+def test_every_hint_belongs_to_an_issue_that_is_tested():
+    known = {known["name"] for expected in EXPECTED for known in expected.get("known_values", [])}
+    assert {*HINTS} | known == {name for _, names in CASES.values() for name in names}
+
+
+def test_a_loss_at_ln_2_is_not_blamed_on_a_cause_that_our_runs_refute(tmp_path):
+    """report/contradictions.json: post-norm without warm-up learns; value embeddings that drown positions do not."""
+    runs = load(ROOT, "report/contradictions.json")["never_learns"]
+    assert min(run["test_acc"] for run in runs["post_norm_without_warm_up"].values()) > 0.9
+    assert max(run["test_acc"] for run in runs["values_drown_positions"].values()) < 0.6
+    flat_loss(valid(tmp_path))
+    (issue,) = graded(tmp_path).issues
+    said = json.dumps([issue.evidence, issue.hint, *EXPECTED]).lower()
+    assert not any(word in said for word in ("warm-up", "warmup", "post-norm"))
+    assert "ln 2" in issue.evidence and "does not say why" in issue.hint and "larger than the pos" in issue.hint
+
+
+def test_json_with_comments_and_trailing_commas_costs_nothing(tmp_path):
+    content = json.dumps(load(valid(tmp_path), LOG), indent=1).replace(
+        "\n}", ',\n "note": "// no /* comment */ ,]",\n}'
+    )
+    write(tmp_path, LOG, f"// the first run\n/* of\ntwo */ {content.replace('],', ',], // numbers', 1)}")
+    report = all_points(tmp_path)
+    assert f"{LOG} is not strict JSON (comments or trailing commas); it was read all the same" in report.remarks
+
+
+def test_what_differs_from_run_to_run_may_stand_elsewhere(tmp_path):
+    log = load(valid(tmp_path), LOG)
+    assert not {"seconds", "machine", "threads", "code"} & {*log}
+    write(tmp_path, LOG.replace("training_log", "timing"), {"seconds": 30.0, "machine": "x", "threads": 1})
+    change(tmp_path, f"{PROBLEM2}/none/training_log.json", seconds=3.0, threads=1, code={"a.py": "0"})
+    all_points(tmp_path)
+    assert read_log(log).config["d_model"] == 16

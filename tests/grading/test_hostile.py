@@ -1,0 +1,306 @@
+"""Whatever stands in the folder: a verdict, no traceback, no hang; nothing is run, nothing is read outside of it."""
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import random
+import shutil
+import struct
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grading import ablations, folder, layouts
+from grading.report import BEYOND, grade
+from tests.grading.submissions import ABLATION, HEADS, LOG, PROBLEM1, PROBLEM2, TABLE, valid
+from tests.grading.test_grading import EXPECTED
+
+JSON_FILES = [LOG, ABLATION, f"{PROBLEM1}/head_analysis/head_specialization.json", TABLE]
+JSON_FILES += [f"{PROBLEM2}/learned/training_log.json", f"{PROBLEM1}/verification.json"]
+
+
+def survives(submission: Path):
+    """A verdict without a mistake of the grader itself, which can be printed and is strict JSON."""
+    report = grade(submission, EXPECTED, {"problem1", "problem2"})
+    text = report.table()
+    text.encode()
+    assert BEYOND not in " ".join(text.split()), text
+    assert not any(ord(c) < 32 and c != "\n" for c in text)
+    json.dumps([report.plain(), report.gradescope()], allow_nan=False).encode("ascii")
+    assert all(0 <= item.score <= item.maximum for item in report.items)
+    return report
+
+
+def problem_with(report, item: str) -> str:
+    (found,) = [one for one in report.items if one.id == f"problem1/{item}"]
+    assert found.score == 0, found
+    return found.message
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return valid(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.fixture
+def submission(sound, tmp_path):
+    """A valid submission of one's own to spoil."""
+    return Path(shutil.copytree(sound, tmp_path / "submission"))
+
+
+# ----------------------------------------------------------------------------------------------- malformed files
+
+WORDS = (
+    "baseline train_loss val_acc test_acc sinusoidal learned none 32 64 length heads accuracy drop encoder 0 head "
+    "layer config d_model best_epoch lengths epoch"
+)
+names = st.sampled_from(HEADS[:3] + WORDS.split())
+numbers = st.integers(-(10**6), 10**6) | st.floats() | st.floats(0, 1) | st.sampled_from([10**400, 810_000, 1e308])
+leaf = st.none() | st.booleans() | numbers | st.text(max_size=8) | st.sampled_from(["nan", "50%", "inf", "1e999", "٣"])
+trees = st.recursive(
+    leaf,
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(names | st.text(max_size=6), inner, max_size=6),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=300)
+@given(trees)
+def test_readers_of_layouts_take_any_json(value):
+    log = layouts.read_log(value)
+    assert all(isinstance(number, float) for series in log.series.values() for number in series)
+    table = layouts.read_table(value, {"sinusoidal": [], "learned": [], "none": []}, [32, 64, 128, 256])
+    assert all(isinstance(number, float) for row in table.rows.values() for number in row.values())
+    ablation = ablations.read_ablation(value)
+    assert all(isinstance(number, float) for number in ablation.without.values())
+
+
+@pytest.fixture(scope="module")
+def numbers_only(tmp_path_factory):
+    """A submission without figures and checkpoints, which only take time here."""
+    submission = valid(tmp_path_factory.mktemp("numbers"))
+    for path in [*submission.rglob("*.png"), *submission.rglob("*.pth")]:
+        path.unlink()
+    return submission
+
+
+@settings(max_examples=100)
+@given(st.lists(trees, min_size=len(JSON_FILES), max_size=len(JSON_FILES)))
+def test_any_json_in_place_of_the_results(numbers_only, values):
+    for name, value in zip(JSON_FILES, values, strict=True):
+        (numbers_only / name).write_text(json.dumps(value))
+    survives(numbers_only)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_any_bytes_in_place_of_any_file(sound, data):
+    files = sorted(path for path in sound.rglob("*") if path.is_file())
+    chosen = data.draw(st.lists(st.sampled_from(files), min_size=1, max_size=4, unique=True))
+    kept = {path: path.read_bytes() for path in chosen}
+    try:
+        for path, whole in kept.items():
+            at = data.draw(st.integers(0, len(whole)))
+            new = data.draw(st.binary(max_size=8))
+            path.write_bytes(data.draw(st.binary(max_size=300) | st.sampled_from([whole[:at], whole[:at] + new])))
+            if data.draw(st.booleans()):
+                path.write_bytes(whole[:at] + new + whole[at + len(new) :])
+        survives(sound)
+    finally:
+        for path, content in kept.items():
+            path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[" * 100_000, '{"a":' * 50_000, "1" * 10_000, "null", "[]", "{}", '"text"', "NaN", "\x00", "[1,", "{}{}"]
+    + [
+        '{"train_loss": [1e999, -Infinity], "test_acc": 1' + "0" * 400 + "}",
+        "\ufeff{}",
+        "[[[[]]]]" * 3,
+        "// only",
+        "/*",
+    ]
+    + [
+        '"' + "\\a" * 10**6,
+        '"\\"' * 50_000,
+        "/*/" * 50_000,
+        ", " * 50_000,
+    ],  # read in linear time
+)
+def test_odd_json(submission, text):
+    for name in JSON_FILES:
+        (submission / name).write_text(text)
+    survives(submission)
+
+
+def test_a_folder_of_nothing_but_random_bytes(tmp_path):
+    random.seed(1)
+    for place in ("problem1/results/attention_patterns", "problem2/results/none", "problem2/results/extrapolation"):
+        (tmp_path / place).mkdir(parents=True)
+        for name in ("training_log.json", "best_model.pth", "extrapolation_results.json", "a.png"):
+            (tmp_path / place / name).write_bytes(random.randbytes(5000))
+    assert survives(tmp_path).score == 0
+
+
+# ------------------------------------------------------------------------------------- things that are no files
+
+
+def test_folders_links_pipes_and_odd_names(submission, tmp_path):
+    results = submission / PROBLEM1
+    for name in ("training_log.json", "best_model.pth", "training_curves.png", "head_analysis/head_importance.png"):
+        (results / name).unlink()
+    (results / "training_log.json").mkdir()
+    os.mkfifo(results / "best_model.pth")
+    (results / "training_curves.png").symlink_to(results / "training_curves.png")
+    (results / "head_analysis/head_importance.png").symlink_to(tmp_path / "nowhere")
+    (results / "loop").symlink_to(results)
+    (results / "up").symlink_to("/")
+    for name in ("a'b\"c\n\x1b[31m.png", "x" * 200 + ".png", " .png", "-rf.png", "\u202e.png"):
+        (results / "attention_patterns" / name).write_bytes(b"malformed")
+    odd = os.path.join(os.fsencode(results), b"attention_patterns", b"\xff\xfe.png")
+    with contextlib.suppress(OSError):  # some file systems refuse such a name
+        Path(os.fsdecode(odd)).write_bytes(b"malformed")
+    report = survives(submission)
+    assert not any({"loop", "up"} & set(place.split("/")) for place in folder.Folder(submission).folders)
+    for item in ("training-log", "checkpoint", "training-curves", "head-importance"):
+        assert "not an ordinary file" in problem_with(report, item)
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "secret.json"])
+def test_links_out_of_the_folder_are_not_followed(submission, tmp_path, target):
+    shutil.move(submission / LOG, tmp_path / "secret.json")
+    (submission / LOG).symlink_to(tmp_path / target)
+    assert "not an ordinary file" in problem_with(survives(submission), "training-log")
+
+
+def test_unreadable_and_huge_files(submission, monkeypatch):
+    for name in ("best_model.pth", "training_curves.png", "training_log.json"):
+        with open(submission / PROBLEM1 / name, "wb") as file:
+            file.truncate(2**40)  # takes no space on disk
+    read_bytes = Path.read_bytes
+
+    def refuse(path):  # as root no permission stops a read, so the operating system's refusal is acted
+        if path.name == "ablation_results.json":
+            raise PermissionError(13, "Permission denied")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    report = survives(submission)
+    assert "Permission denied" in problem_with(report, "ablation")
+    for item in ("training-log", "checkpoint", "training-curves"):
+        assert "too large" in problem_with(report, item)
+
+
+@pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_DEPTH"])
+def test_more_files_than_can_be_listed(submission, monkeypatch, limit):
+    monkeypatch.setattr(folder, limit, 2)
+    assert any("more files than this grader lists" in remark for remark in survives(submission).remarks)
+
+
+# --------------------------------------------------------------------------------------------------- checkpoints
+
+
+class Calls:
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+TRAP = Calls(open, "trap-sprung", "w")
+
+
+def saved(value) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def repacked(content: bytes, change) -> bytes:
+    source, buffer = zipfile.ZipFile(io.BytesIO(content)), io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in source.namelist():
+            archive.writestr(name, change(source.read(name)) if name.endswith("data.pkl") else source.read(name))
+    return buffer.getvalue()
+
+
+def endless() -> dict:
+    content = {"w": torch.ones(2, 2)}
+    content["self"] = content
+    return content
+
+
+LITTLE = saved({"model": {"w": torch.ones(10)}})
+CHECKPOINTS = {
+    "code inside": (lambda: saved({"model": {"w": torch.ones(3)}, "x": TRAP}), "could run code"),
+    "code alone": (lambda: pickle.dumps(TRAP), "run code|damaged"),
+    "zip bomb": (lambda: repacked(LITTLE, lambda data: b"\0" * 2**27), "far more than its size"),
+    "claims 8 TB": (
+        lambda: repacked(LITTLE, lambda data: data.replace(b"K\x0a", b"\x8a\x06" + (2 * 10**12).to_bytes(6, "little"))),
+        "damaged|memory|larger",
+    ),
+    "no tensor": (lambda: saved({"model": {}}), "no tensor"),
+    "a stride of 0": (lambda: saved({"w": torch.ones(1).expand(10**12)}), "larger than the file"),
+    "sparse": (lambda: saved({"w": torch.ones(2, 2).to_sparse()}), "unusual kind"),
+    "text": (lambda: b"hello", "damaged"),
+    "empty": (lambda: b"", "empty"),
+    "many tensors": (lambda: saved([torch.ones(1)] * 5), None),
+    "half of one": (lambda: saved({"w": torch.ones(1000)})[:2000], "damaged"),
+    "a model within itself": (lambda: saved(endless()), None),
+}
+if sys.platform == "linux":
+    CHECKPOINTS["asks for memory"] = (lambda: saved({"w": torch.ones(3), "x": Calls(bytearray, 10**10)}), "memory")
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_checkpoints(submission, name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    make, words = CHECKPOINTS[name]
+    (submission / PROBLEM1 / "best_model.pth").write_bytes(make())
+    report = survives(submission)
+    if words:
+        assert any(word in problem_with(report, "checkpoint") for word in words.split("|"))
+    assert not (tmp_path / "trap-sprung").exists()
+
+
+# ------------------------------------------------------------------------------------------------------- figures
+
+
+def png(width: int, height: int, data: bytes) -> bytes:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (png(9_000, 9_000, b""), "too many"),
+        (png(50_000, 50_000, b""), "too many"),
+        (png(4_000_000_000, 4_000_000_000, b""), "too many"),
+        (png(16, 16, zlib.compress(b"\0" * 16 * 49)), "too few"),
+        (png(0, 0, b""), "damaged"),
+        (png(500, 500, b"malformed"), "damaged"),
+        (png(200, 200, zlib.compress(b"\0" * 100)), "damaged"),
+        (png(200, 200, zlib.compress(b"\0" * 2**28)), "blank"),  # unpacks to more than its header says
+        (b"\xff\xd8\xff\xe0 a photograph", "not a PNG"),
+        (b"\x89PNG\r\n\x1a\n", "damaged"),
+    ],
+)
+def test_pictures(submission, content, words):
+    (submission / PROBLEM1 / "training_curves.png").write_bytes(content)
+    report = survives(submission)
+    assert words in problem_with(report, "training-curves")
+    assert len(report.issues) == 1

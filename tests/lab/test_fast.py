@@ -1,0 +1,122 @@
+"""accelerate() changes no number beyond rounding, nothing in training, and nothing of what a checkpoint holds."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from lab import checkpoint, fast
+from lab.fast import FastLinear, accelerate
+from problem1.model import Seq2SeqTransformer
+from problem2.model import create_model
+
+needs_onednn = pytest.mark.skipif(not fast.ONEDNN, reason="this PyTorch has no oneDNN")
+
+
+def addition():
+    return Seq2SeqTransformer(13), (torch.randint(0, 10, (32, 7)), torch.randint(0, 10, (32, 4)))
+
+
+def sorting():
+    return create_model("sinusoidal", d_ff=128), (torch.randint(0, 100, (32, 16)),)
+
+
+@pytest.fixture(params=[addition, sorting], ids=["addition", "sorting"])
+def case(request):
+    """A model, the same accelerated, and inputs."""
+    torch.manual_seed(0)
+    model, inputs = request.param()
+    return model.eval(), accelerate(copy.deepcopy(model)), inputs
+
+
+@pytest.fixture
+def onednn_calls(monkeypatch):
+    """One entry for every product that oneDNN is given."""
+    calls, product = [], fast.torch.ops.mkldnn._linear_pointwise
+    monkeypatch.setattr(fast.torch.ops.mkldnn, "_linear_pointwise", lambda *args: calls.append(1) or product(*args))
+    return calls
+
+
+def test_outputs_move_by_rounding_only(case):
+    model, accelerated, inputs = case
+    with torch.no_grad():
+        torch.testing.assert_close(accelerated(*inputs), model(*inputs), atol=1e-5, rtol=1e-5)
+
+
+def test_every_linear_layer_is_accelerated_and_nothing_else_changes(case):
+    model, accelerated, _ = case
+    for (name, ours), (_, theirs) in zip(model.named_modules(), accelerated.named_modules(), strict=True):
+        assert type(theirs) is (FastLinear if type(ours) is nn.Linear else type(ours)), name
+
+
+def test_gradients_are_the_same_to_the_bit(case):
+    model, accelerated, inputs = case
+    for either in (model, accelerated):
+        either.train()(*inputs).square().mean().backward()
+    for (name, ours), theirs in zip(model.named_parameters(), accelerated.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad), name
+
+
+def test_a_checkpoint_goes_in_and_out(case, tmp_path):
+    model, accelerated, inputs = case
+    assert list(accelerated.state_dict()) == list(model.state_dict())
+    content = {"kind": "test", "settings": {}, "model": accelerated.state_dict()}
+    checkpoint.save(tmp_path / "best_model.pth", content)
+    loaded = checkpoint.load(tmp_path / "best_model.pth", "test")
+    plain = checkpoint.rebuild(lambda settings: copy.deepcopy(model), loaded, tmp_path)
+    with torch.no_grad():
+        assert torch.equal(plain(*inputs), model(*inputs))
+
+
+@needs_onednn
+def test_onednn_is_used_where_no_gradient_is_wanted(case, onednn_calls):
+    _, accelerated, inputs = case
+    accelerated(*inputs)
+    assert not onednn_calls
+    with torch.no_grad():
+        accelerated(*inputs)
+    layers = sum(isinstance(module, FastLinear) for module in accelerated.modules())
+    assert len(onednn_calls) == layers
+
+
+@pytest.mark.parametrize("shape", [(5, 16), (2, 7, 16), (3, 4, 0, 16), (0, 16), (16,), (100, 3, 16)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_every_shape(shape, bias):
+    layer, x = nn.Linear(16, 8, bias), torch.randn(shape)
+    with torch.no_grad():
+        torch.testing.assert_close(accelerate(copy.deepcopy(layer))(x), layer(x), atol=1e-5, rtol=1e-5)
+
+
+def test_a_view_that_skips_numbers():
+    layer, x = nn.Linear(16, 8), torch.randn(16, 10, 6).transpose(0, 2)[::2]
+    with torch.no_grad():
+        torch.testing.assert_close(accelerate(copy.deepcopy(layer))(x), layer(x), atol=1e-5, rtol=1e-5)
+
+
+@needs_onednn
+@pytest.mark.parametrize("device, dtype", [("cpu", torch.float64), ("cpu", torch.bfloat16), ("meta", torch.float32)])
+def test_other_precisions_and_devices_stay_with_torch(device, dtype, onednn_calls):
+    layer, x = nn.Linear(16, 8, device=device, dtype=dtype), torch.zeros(5, 16, device=device, dtype=dtype)
+    with torch.no_grad():
+        assert accelerate(layer)(x).dtype == dtype
+    assert not onednn_calls
+
+
+@needs_onednn
+def test_autocast_is_obeyed(onednn_calls):
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert accelerate(nn.Linear(16, 8))(torch.randn(5, 16)).dtype == torch.bfloat16
+    assert not onednn_calls
+
+
+def test_without_onednn(monkeypatch):
+    monkeypatch.setattr(fast, "ONEDNN", False)
+    layer, x = nn.Linear(16, 8), torch.randn(5, 16)
+    with torch.no_grad():
+        assert torch.equal(accelerate(copy.deepcopy(layer))(x), layer(x))
+
+
+def test_wrong_width_is_refused():
+    with torch.no_grad(), pytest.raises(RuntimeError):
+        accelerate(nn.Linear(16, 8))(torch.randn(5, 15))
