@@ -90,7 +90,7 @@ def test_a_new_log_is_never_paired_with_an_old_measurement(folder):
     command = [sys.executable, str(ROOT / "problem2/train.py"), *map(str, flags), "--lr", "0.001"]
     subprocess.run([*command, "--output-dir", str(path.parent)], check=True, capture_output=True)
     said = works(folder, "--only-sum-up")
-    assert f"{path} was trained again since it was measured" in said and "1 runs summed up" in said
+    assert f"{path / 'measured.json'} is of an earlier training" in said and "1 runs summed up" in said
     assert works(folder, *FLAGS, "--epochs", 1).count(": done") == 1  # with the study's own settings again
     assert json.loads((path / "training_log.json").read_text())["config"]["lr"] == 0.003
     assert json.loads((old / "measured.json").read_text())["training"]["epochs"] == 1
