@@ -82,7 +82,7 @@ def versions() -> dict[str, str]:
     return {package.__name__: package.__version__.split("+")[0] for package in (torch, numpy, matplotlib)}
 
 
-def write_timing(folder: Path, seconds: float, device: object = "cpu", **more) -> None:
+def write_timing(folder: Path, seconds: float, device: object = "cpu", name: str = "timing.json", **more) -> None:
     """timing.json: what differs from run to run. Git ignores it, so that results are the same for everybody."""
     import torch
 
@@ -94,7 +94,7 @@ def write_timing(folder: Path, seconds: float, device: object = "cpu", **more) -
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
     }
-    write_json(Path(folder) / "timing.json", where | more)
+    write_json(Path(folder) / name, where | more)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------

@@ -1,117 +1,112 @@
-"""What does the trained model do, and how? Every question put to it, with the file that holds the answer.
+"""What does the trained model do, and how? Each question, what was found, and the file that holds the details.
 
     python problem1/analyze.py                              # everything: about two minutes
     python problem1/analyze.py --examples 663+497 347+159   # only these sums, as figures: a few seconds
-    python problem1/analyze.py --task text                  # addition as text (problem1/text/analyze.py)
 
 Reads results/best_model.pth and the data; writes, all in results/:
 
-    verification.json      is it right on every pair there is?
-    examples/              what it writes for single sums, how sure, and where each digit looked
-    attention_patterns/    where each head looks, on average and on the examples
-    head_analysis/         each head's habits; what is lost without it; how many can go, and go together
-    carry/                 how the carry travels: patching, probes, the hard case, and summary.txt in plain words
+    verification.json      is every sum right?
+    examples/              what the model writes for single sums, and where each digit attends
+    attention_patterns/    where each head attends, on average and for the examples
+    head_analysis/         what each head attends to; what is lost without it; how many can be removed
+    carry/                 how the carry travels: patching, probes, the hard case, and summary.txt with all numbers
 """
 
-import runpy
 import sys
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab.settings import as_plain, parse, peek, run, setting
-
-if __name__ == "__main__" and peek("task") == "text":  # another task, in a room of its own
-    runpy.run_path(str(Path(__file__).resolve().parent / "text" / "analyze.py"), run_name="__main__")
-    sys.exit()
-
-from lab import parallel
-from lab.files import UserError, only_one
-from problem1.analysis import ablation, attention_shift, patching, probes, pruning, slimming
-from problem1.analysis import attention_maps as patterns
-from problem1.analysis import attention_statistics as specialization
-from problem1.analysis import carry_through_nines as nines
-from problem1.analysis import exhaustive as verify
-from problem1.analysis import summary as story
+from lab import device
+from lab.files import UserError, only_one, write_timing
+from lab.settings import parse, run, setting
+from problem1.analysis import (
+    ablation,
+    attention_maps,
+    attention_shift,
+    attention_statistics,
+    carry_through_nines,
+    examples,
+    exhaustive,
+    patching,
+    probes,
+    pruning,
+    summary,
+)
 from problem1.analysis.context import Context
 from problem1.dataset import load_or_generate
-from problem1.train import TASKS, load_model
+from problem1.trained import load_model
 
 HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
 class Settings:
-    task: str = setting("digits", "digits: this one; text: sums of any length (see --task text --help)", choices=TASKS)
     model_path: Path = setting(HERE / "results/best_model.pth", "the trained model", metavar="FILE")
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
-    output_dir: Path = setting(HERE / "results", "folder for everything that is found out", metavar="DIR")
+    output_dir: Path = setting(HERE / "results", "folder for all results", metavar="DIR")
     batch_size: int = setting(1024, "rows in one forward pass", minimum=1)
-    num_samples: int = setting(6, "example sums to draw, the most telling ones first", minimum=1, maximum=100)
+    num_samples: int = setting(6, "example sums to draw, the most instructive first", minimum=1, maximum=100)
     examples: tuple[str, ...] = setting((), "draw only these sums, and analyse nothing else", metavar="A+B")
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
 
 
-def analyse(context: Context, settings: Settings) -> None:
+def analyse(context: Context, num_samples: int) -> None:
     """The table of contents."""
-    verified = ask(
-        "is it right on every pair there is?",
-        lambda: context.write(
-            "verification.json", verify.verify(context.model, context.rows["train"], context.batch_size)
-        ),
-    )
-    examples = ask(
-        "what does it write, and how sure is it?",
-        lambda: patterns.answer_examples(context, settings.num_samples, verified["wrong_sums"]),
-    )
-    ask("where does each head look?", lambda: patterns.answer(context, examples))
-    ask("what is each head's habit?", lambda: specialization.answer(context))
-    single = ask("what is lost without each head?", lambda: ablation.answer(context))
-    together = ask("how many heads can go together?", lambda: pruning.answer(context, single))
-    pruned = ask("does a pruned model recover?", lambda: slimming.answer(context, together))
-    patched = ask("which heads bring the carry?", lambda: patching.answer(context))
-    read = ask("where can the carry be read?", lambda: probes.answer(context))
-    hard = ask("what if a carry has to pass a 9?", lambda: nines.answer(context))
-    moved = ask("who looks elsewhere for a carry?", lambda: attention_shift.answer(context))
-    told = ask("so how does the carry travel?", lambda: story.answer(context, single, patched, read, hard, moved))
-    print(f"\n{pruned['in_words']}\n\n{told}\n" if context.meaningful else f"\nWARNING: {context.warning}\n")
+    seconds: dict[str, float] = {}
+
+    def step(question: str, file: str, module, *inputs) -> dict:
+        print(f"{question:<50}{file}", flush=True)
+        started = time.perf_counter()
+        results = module.run(context, *inputs)
+        seconds[file] = round(time.perf_counter() - started, 1)
+        if context.meaningful or module is exhaustive:  # of a model that cannot add, nothing is concluded
+            print(textwrap.indent(module.findings(results), "    "), flush=True)
+        return results
+
+    verified = step("Is every sum right?", "verification.json", exhaustive)
+    shown = step("What does it write for single sums?", "examples/", examples, num_samples, verified)
+    step("Where does each head attend?", "attention_patterns/", attention_maps, shown)
+    step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)
+    lost = step("What is lost without each head?", "head_analysis/ablation_results.json", ablation)
+    curves = step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
+    patched = step("Which heads bring the carry?", "carry/patching.json", patching)
+    probed = step("Where can the carry be read?", "carry/probes.json", probes)
+    nines = step("What if a carry has to pass a 9?", "carry/nines.json", carry_through_nines)
+    shifted = step("Which heads attend elsewhere for a carry?", "carry/attention_shift.json", attention_shift)
+    measured = (lost, curves, patched, probed, nines, shifted)
+    step("What was measured of the carry, in one table?", "carry/summary.txt", summary, *measured)
+    where = next(context.model.parameters()).device
+    write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
 
 
-def ask(question: str, find_out):
-    """Say what is asked, find it out, and say how long it took."""
-    print(f"{question:<45}", end="", flush=True)
-    started = time.perf_counter()
-    found = find_out()
-    print(f"{time.perf_counter() - started:6.1f} s", flush=True)
-    return found
-
-
-def load_subject(settings: Settings) -> Context:
-    """The model and the data it is to be asked about, which must be of one kind."""
-    model, trained, num_digits = load_model(settings.model_path, parallel.start(settings.device))
+def load_context(settings: Settings) -> Context:
+    """The model and the data, which must have operands of the same length."""
+    model, trained = load_model(settings.model_path, device.start(settings.device))
     rows = load_or_generate(settings.data_dir)
-    if rows["test"].num_digits != num_digits:
+    if rows["test"].num_digits != trained["num_digits"]:
         raise UserError(
-            f"{settings.model_path} adds numbers of {num_digits} digits, but {settings.data_dir} holds numbers of "
-            f"{rows['test'].num_digits}: name the data it was trained on with --data-dir."
+            f"{settings.model_path} adds numbers of {trained['num_digits']} digits, but {settings.data_dir} holds "
+            f"numbers of {rows['test'].num_digits}: name the data it was trained on with --data-dir."
         )
-    plain = as_plain(trained) | {"num_digits": num_digits}
-    return Context(model, rows, settings.output_dir, settings.batch_size, plain)
+    return Context(model, rows, settings.output_dir, settings.batch_size, trained)
 
 
 def main(settings: Settings) -> None:
-    context = load_subject(settings)
-    asked = [patterns.parse_sum(text, context.num_digits) for text in settings.examples]
+    context = load_context(settings)
+    given = [examples.parse_sum(text, context.num_digits) for text in settings.examples]
     with only_one(settings.output_dir, "a training or an analysis"):
         if context.warning:
             print(f"WARNING: {context.warning}\n", flush=True)
-        if asked:
-            for record in patterns.answer_asked(context, asked)["examples"]:
-                print(f"{record['sum']} = {record['answer']}{'' if record['correct'] else '   wrong'}")
+        if given:
+            print(examples.findings(examples.run_given(context, given)))
         else:
-            analyse(context, settings)
+            analyse(context, settings.num_samples)
+            if context.warning:
+                print(f"\nWARNING: {context.warning}")
         print(f"everything is in {settings.output_dir}")
 
 

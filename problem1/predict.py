@@ -1,8 +1,12 @@
-"""Ask a trained model for a sum, and see what it writes, whether it is right, and where it was least sure.
+"""What a trained model writes for a sum, whether it is right, and the smallest logit margins.
 
-python problem1/ask.py 123456789 + 987654321        # addition as text: operands of any length
-python problem1/ask.py "7 + 0042"                   # leading zeros are left out
-python problem1/ask.py --task digits 347 + 159      # the three-digit model
+    python problem1/predict.py 347 + 159                        # the model that train.py made
+    python problem1/predict.py 123456789 + 987654321            # longer: the model that text/train.py made
+    python problem1/predict.py --task text 347 + 159            # this one for a short sum, too
+    python problem1/predict.py --model-path try/best_model.pth 347+159
+
+The model of train.py was trained on operands with one number of digits (three by default) and is used for these
+alone; the model of addition as text reads operands of any length. Leading zeros are left out.
 """
 
 import re
@@ -14,77 +18,109 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab.files import UserError
+from lab import checkpoint, device
+from lab.files import UserError, shown
 from lab.settings import parse, run, setting
-from problem1.dataset import START, SYMBOLS, Sums, decoder_inputs
-from problem1.generate_data import PLUS, to_digits
+from lab.statistics import margins
+from problem1 import trained
+from problem1.dataset import START, SYMBOLS, decoder_inputs
+from problem1.generate_data import PLUS
 from problem1.text import calculator
-from problem1.text.calculator import Answer, is_right
+from problem1.text import trained as text
+from problem1.text.calculator import Prediction, is_right
 from problem1.text.dataset import right_answer
-from problem1.train import HERE, TASKS, load_model
 
+HERE = Path(__file__).resolve().parent
+MODELS = {"digits": HERE / "results" / "best_model.pth", "text": text.MODEL}
 SUM = re.compile(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*")
-LISTED = 3  # of the digits it was least sure of
+LISTED = 3  # digits with the smallest logit margins
+NAMES = ("units", "tens", "hundreds", "thousands")
 
 
 @dataclass(frozen=True)
 class Settings:
     sum: tuple[str, ...] = setting((), "two whole numbers with + between them", metavar="SUM", positional=True)
-    task: str = setting("text", "which model: text, any length; digits, three-digit operands", choices=TASKS)
-    model_path: Path | None = setting(None, "its checkpoint (default: the one train.py wrote)", metavar="FILE")
+    task: str | None = setting(None, "use the model of this task, whatever the operands", choices=tuple(MODELS))
+    model_path: Path | None = setting(None, "use this checkpoint, of either task", metavar="FILE")
 
 
 def read_sum(words) -> tuple[str, str]:
     """["007", "+", "5"] -> ("7", "5")"""
-    text = " ".join(words)
-    if not text.strip():
-        raise UserError("there is no sum to ask for: give one, as in: python problem1/ask.py 123456789 + 987654321")
-    match = SUM.fullmatch(text)
+    line = " ".join(words)
+    if not line.strip():
+        raise UserError("there is no sum: give one, as in: python problem1/predict.py 123456789 + 987654321")
+    match = SUM.fullmatch(line)
     if not match:
-        shown = text if len(text) <= 60 else text[:57] + "..."
-        raise UserError(f"{shown!r} is not a sum of two whole numbers from 0 on: write it as in 123456789 + 987654321.")
+        raise UserError(
+            f"{shown(line, 60)!r} is not a sum of two whole numbers from 0 on: write it as in 123456789 + 987654321."
+        )
     a, b = (number.lstrip("0") or "0" for number in match.groups())
     return a, b
 
 
-def ask_text(pair: tuple[str, str], settings: Settings) -> Answer:
-    """The model of any length (or whichever was trained with --task text)."""
-    return calculator.load(settings.model_path or calculator.MODEL).answer([pair])[0]
+def choose(pair: tuple[str, str], settings: Settings) -> tuple[str, Path, str]:
+    """The task, the checkpoint, and why this one."""
+    if settings.model_path is not None:
+        return settings.task or task_of(settings.model_path), settings.model_path, "named with --model-path"
+    if settings.task is not None:
+        return settings.task, MODELS[settings.task], "chosen with --task"
+    if not MODELS["digits"].exists():
+        return "text", MODELS["text"], f"because {MODELS['digits']} does not exist"
+    digits = checkpoint.load(MODELS["digits"], trained.KIND)["settings"].get("num_digits")
+    if {len(number) for number in pair} == {digits}:
+        return "digits", MODELS["digits"], f"trained on operands of exactly {digits} digits"
+    return "text", MODELS["text"], f"because {MODELS['digits']} was trained on operands of exactly {digits} digits"
+
+
+def task_of(path: Path) -> str:
+    try:
+        checkpoint.load(path, trained.KIND)
+        return "digits"
+    except UserError:
+        checkpoint.load(path, text.KIND)  # says what is wrong if the file is of neither task
+        return "text"
 
 
 @torch.inference_mode()
-def ask_digits(pair: tuple[str, str], settings: Settings) -> Answer:
-    """The model of fixed width: shorter operands are filled up with zeros, although it was trained on none."""
-    model, _, digits = load_model(settings.model_path or HERE / "results" / "best_model.pth", "cpu")
-    longest = max(map(len, pair))
-    if longest > digits:
+def predict_digits(pair: tuple[str, str], path: Path) -> Prediction:
+    model, settings = trained.load_model(path)
+    digits = settings["num_digits"]
+    if {len(number) for number in pair} != {digits}:
         raise UserError(
-            f"this model was trained on operands of {digits} digits, and {longest} are too many for it: "
-            "leave out --task digits to ask the one for any length."
+            f"{path} was trained on operands of exactly {digits} digits, without leading zeros: "
+            "use --task text for others."
         )
-    a, b = (to_digits(int(number), digits) for number in pair)
+    a, b = ([int(digit) for digit in number] for number in pair)
     source = torch.tensor([[*a, PLUS, *b]])
     written = model.generate(source, digits + 1, START)
-    best = model(source, decoder_inputs(Sums(source, written)))[0].topk(2).values
-    symbols = "".join(SYMBOLS[token] for token in written[0].tolist())
-    text = symbols.lstrip("0") or "0"
-    return Answer(text, (best[:, 0] - best[:, 1]).tolist()[-len(text) :], ended=True)
+    by_digit = margins(model(source, decoder_inputs(written)), written)[0].tolist()
+    symbols = [SYMBOLS[token] for token in written[0].tolist()]
+    start = 1 if symbols[0] == "0" else 0  # 0506 is shown as 506
+    return Prediction(symbols[start:], by_digit[start:], ended=True)
 
 
-def report(pair: tuple[str, str], answer: Answer) -> str:
-    lines = [
-        f"{pair[0]} + {pair[1]} = {answer.text}",
-        "right" if is_right(pair, answer) else f"wrong: it is {right_answer(pair)}",
+def report(pair: tuple[str, str], prediction: Prediction) -> str:
+    digits, by_digit = prediction.symbols, prediction.margins
+    smallest = sorted(range(len(digits)), key=lambda index: by_digit[index])[:LISTED]
+    powers = {index: len(digits) - 1 - index for index in smallest}
+    listed = [
+        f"{digits[index]} ({NAMES[power] if power < len(NAMES) else f'10^{power}'}) {by_digit[index]:.1f}"
+        for index, power in powers.items()
     ]
-    doubts = sorted(range(len(answer.text)), key=lambda index: answer.leads[index])[:LISTED]
-    places = [f"the {answer.text[i]} of 10^{len(answer.text) - 1 - i} (by {answer.leads[i]:.1f})" for i in doubts]
-    lines.append(f"least sure of {', '.join(places)}: by how much its logit leads the next best")
-    return "\n".join(lines)
+    return (
+        f"{pair[0]} + {pair[1]} = {prediction.text}\n"
+        f"{'right' if is_right(pair, prediction) else f'wrong: it is {right_answer(pair)}'}\n"
+        f"smallest logit margins (a digit's logit above the next best): {', '.join(listed) or 'none'}"
+    )
 
 
 def main(settings: Settings) -> None:
     pair = read_sum(settings.sum)
-    print(report(pair, ask_text(pair, settings) if settings.task == "text" else ask_digits(pair, settings)))
+    device.start("cpu")
+    task, path, why = choose(pair, settings)
+    prediction = predict_digits(pair, path) if task == "digits" else calculator.load(path).predict([pair])[0]
+    print(report(pair, prediction))
+    print(f"model: {path}, {why}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Attention from scratch, with the three places where a position can enter it: bias, rotation and window.
+"""Attention from scratch (Vaswani et al. 2017), with two ways for positions to enter it: bias and rotation.
 
-weights = softmax(rotate(Q) rotate(K)ᵀ / √d + bias),   output = weights V,   where the mask allows
+Attention(Q, K, V) = softmax(rotate(Q) rotate(K)ᵀ / √d + bias) V, where the mask allows
 """
 
 import math
@@ -9,33 +9,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from lab.fast import Linear
-from lab.hooks import HeadHooks
-
 
 def scaled_dot_product_attention(
     Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Q [..., Tq, d], K [..., Tk, d], V [..., Tk, dv] -> output [..., Tq, dv], weights [..., Tq, Tk].
 
-    mask: 1 or True where a query may attend; bias: added to the scores; both broadcastable to the weights.
-    A query that may attend to nothing gets weights and output zero (a plain softmax would give NaN).
+    mask: 1 or True where a query may attend; bias: added to the scores; both broadcastable to the weights. A query
+    that may attend to nothing gets weights and output zero, where a plain softmax would give NaN.
     """
-    # Scaling Q instead of the scores touches fewer numbers and keeps large ones from overflowing.
-    scores = (Q / math.sqrt(Q.shape[-1])) @ K.transpose(-2, -1)
+    scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
     if bias is not None:
         scores = scores + bias
-    no_choice = None  # [..., Tq, 1]: queries that may attend to nothing
-    if mask is not None and not mask.all():  # one that leaves out nothing would cost a pass over the scores
-        forbidden = mask == 0
-        no_choice = forbidden.all(-1, keepdim=True)
-        forbidden &= ~no_choice  # a softmax over nothing would be NaN: they get any weights here, and none below
-        # Minus infinity is added, not filled in: half the work, as its gradient is nothing at all.
-        scores += torch.zeros_like(forbidden, dtype=scores.dtype).masked_fill_(forbidden, -math.inf)
-    # Where no gradient is wanted, nobody asks for the scores again: the weights take their place.
-    weights = torch.softmax(scores, dim=-1, out=None if torch.is_grad_enabled() else scores)
-    if no_choice is not None and no_choice.any():
-        weights = weights.masked_fill(no_choice, 0.0)
+    if mask is None:
+        weights = torch.softmax(scores, dim=-1)
+    else:
+        scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        weights = torch.softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
     return weights @ V, weights
 
 
@@ -47,7 +37,7 @@ def create_causal_mask(seq_len: int, device: torch.device | str | None = None) -
 class MultiHeadAttention(nn.Module):
     """`num_heads` attentions side by side, each on its own d_model / num_heads dimensions.
 
-    `name` ("encoder.0.self") is what a HeadHooks knows this module by; see lab/heads.py.
+    hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
     """
 
     def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
@@ -55,21 +45,20 @@ class MultiHeadAttention(nn.Module):
         if d_model % num_heads:
             raise ValueError(f"d_model ({d_model}) must be a multiple of num_heads ({num_heads})")
         self.num_heads, self.name = num_heads, name
-        self.query = Linear(d_model, d_model)
-        self.key = Linear(d_model, d_model)
-        self.value = Linear(d_model, d_model)
-        self.output = Linear(d_model, d_model)
-        for projection in (self.query, self.key, self.value, self.output):
-            nn.init.xavier_uniform_(projection.weight)
-            nn.init.zeros_(projection.bias)
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.output = nn.Linear(d_model, d_model)
+        for linear in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """[B, T, d_model] -> [B, H, T, d_head]"""
-        # A copy, but one that the products of queries, keys and values would each make themselves, and more slowly.
-        return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2).contiguous()
+        """[B, T, d_model] -> [B, H, T, d_head]; head h has the columns h·d_head … (h+1)·d_head - 1"""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def combine_heads(self, x: Tensor) -> Tensor:
-        """[B, H, T, d_head] -> [B, T, d_model]: head h fills columns h·d_head … (h+1)·d_head - 1"""
+        """[B, H, T, d_head] -> [B, T, d_model], the inverse of split_heads"""
         return x.transpose(1, 2).flatten(2)
 
     def forward(
@@ -80,17 +69,18 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         rotate: Callable[[Tensor], Tensor] | None = None,
-        hooks: HeadHooks | None = None,
+        hooks=None,
     ) -> tuple[Tensor, Tensor]:
-        """[B, Tq, d_model], [B, Tk, d_model] twice -> output [B, Tq, d_model], weights [B, H, Tq, Tk].
+        """query [B, Tq, d_model], key and value [B, Tk, d_model] -> output [B, Tq, d_model], weights [B, H, Tq, Tk].
 
-        mask (1 or True where a query may attend) and bias are broadcastable to the weights; `rotate` is applied
-        to the queries and to the keys [B, H, T, d_head] by their places.
+        mask (1 or True where a query may attend) and bias (added to the scores) are broadcastable to the weights;
+        `rotate` turns queries and keys [B, H, T, d_head] by angles that depend on their positions.
         """
-        queries, keys = self.split_heads(self.query(query)), self.split_heads(self.key(key))
+        Q, K = self.split_heads(self.query(query)), self.split_heads(self.key(key))
+        V = self.split_heads(self.value(value))
         if rotate is not None:
-            queries, keys = rotate(queries), rotate(keys)
-        heads, weights = scaled_dot_product_attention(queries, keys, self.split_heads(self.value(value)), mask, bias)
+            Q, K = rotate(Q), rotate(K)
+        heads, weights = scaled_dot_product_attention(Q, K, V, mask, bias)
         if hooks is not None:
             heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

@@ -3,7 +3,7 @@
     {"sequence": [3, 15, 27, 41, 41, 58, 76, 90], "is_sorted": 1, "length": 8}
     {"sequence": [3, 58, 27, 41, 41, 15, 76, 90], "is_sorted": 0, "length": 8}
 
-Half of the rows are sorted (equal neighbours allowed); in the others max(2, L // 3) random pairs of places were
+Half of the rows are sorted (equal neighbours allowed); in the others max(2, L // 3) random pairs of positions were
 swapped. With --generate-extrapolation longer test sets are made too: extrapolation/test_len_L.json, of the same
 kind, and adjacent/test_len_L.json, where an unsorted row differs from a sorted one by a single swap of two
 neighbours, the mildest disorder there is.
@@ -43,7 +43,7 @@ class Settings:
 
 
 def shuffle_some(values: list[int], source: random.Random) -> None:
-    """The course's negatives: max(2, L // 3) swaps of any two places, in place."""
+    """The course's negatives: max(2, L // 3) swaps of any two positions, in place."""
     for _ in range(max(2, len(values) // 3)):
         i, j = source.sample(range(len(values)), 2)
         values[i], values[j] = values[j], values[i]

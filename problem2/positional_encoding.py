@@ -1,15 +1,15 @@
 """Position schemes: how a transformer is told the order of its tokens. Each is one small class, one interface.
 
-A position can enter in four ways; a scheme overrides those it uses, and all of them take positions as numbers,
-so that an experiment may put a token anywhere (a place never seen, a fraction between two):
+A position can enter in four ways. A scheme overrides those it uses; they take positions as numbers, so that an
+experiment may put a token anywhere (at a position never seen, at a fraction between two):
 
-    forward(x)       added to the embeddings                           sinusoidal, learned, onehot
-    rotate(heads)    queries and keys turned by an angle               rope
-    bias(positions)  added to the attention scores                     t5, alibi, window
-    visible(width)   which places may be seen at all                   alibi (one direction a head), window
+    forward(x)       added to the embeddings                       sinusoidal, learned, onehot
+    rotate(heads)    queries and keys turned by an angle           rope
+    bias(positions)  added to the attention scores                 t5, alibi, window
+    visible(width)   which positions may be attended to at all     alibi (one direction a head), window
 
-A tenth scheme is one more class and one more line in SCHEMES. What happens beyond the end of a table is said in
-each class: "Beyond:".
+A further scheme is one more class and one more line in SCHEMES. What a scheme does at positions that training never
+had is said in its docstring: "Beyond:".
 """
 
 import math
@@ -35,7 +35,7 @@ class PositionScheme(nn.Module):
         return x
 
     def rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys [B, H, T, d_head] -> the same, turned"""
+        """Queries or keys [B, H, T, d_head] -> the same, rotated"""
         return heads
 
     def bias(self, positions: Tensor) -> Tensor | None:
@@ -43,7 +43,7 @@ class PositionScheme(nn.Module):
         return None
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor | None:
-        """[1 or H, T, T] True where a query (row) may see a key (column), by their order alone"""
+        """[1 or H, T, T] True where a query (row) may attend to a key (column), by their order alone"""
         return None
 
 
@@ -75,12 +75,12 @@ def frequencies(size: int, device=None) -> Tensor:
 class LearnedPositionalEncoding(PositionScheme):
     """x + a row of a trained table. Beyond: positions past the table take its last row.
 
-    A row that no training sequence was long enough to use keeps its random start: it says nothing.
+    A row that no training sequence was long enough to use keeps its random initial values.
     """
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
-        # Small, so that a row that was never trained is easily told from one that was; much smaller learns slowly.
+        # Small, so that trained rows stand out from those training never reached; much smaller learns slowly.
         self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.2)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -104,6 +104,13 @@ class RotaryPositionalEncoding(PositionScheme):
     """Pairs of dimensions of queries and keys turned by p · frequency, so that their product depends on the
     distance alone (RoPE, Su et al. 2021). Beyond: every angle can be computed, nothing ends."""
 
+    def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
+        super().__init__(d_model, max_len, num_heads)
+        if d_model // num_heads % 2:
+            raise ValueError(
+                f"rope turns pairs of dimensions: d_model / num_heads must be even, not {d_model // num_heads}"
+            )
+
     def rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
         angles = positions.unsqueeze(-1) * frequencies(heads.shape[-1], heads.device)  # [(B,) T, d_head / 2]
         if angles.ndim == 3:
@@ -117,7 +124,8 @@ class AlibiPositionalEncoding(PositionScheme):
     """A penalty on distance, slope · |i - j|, with the slopes 2^(-8h/H) for h = 1 … H (Press et al. 2022).
 
     The paper's model sees only earlier tokens. Here distance alone would not tell a sequence from its mirror
-    image, so heads have directions: even ones see themselves and what comes before, odd ones what comes after.
+    image, so heads have directions: even ones attend to themselves and to what comes before, odd ones to themselves
+    and to what comes after.
     Beyond: every distance has its penalty, nothing ends.
     """
 
@@ -152,29 +160,29 @@ class T5PositionalEncoding(PositionScheme):
         self.table = nn.Parameter(torch.randn(self.BUCKETS, num_heads))
 
     def bias(self, positions: Tensor) -> Tensor:
-        return self.table[t5_bucket(places_ahead(positions), self.BUCKETS, self.FARTHEST)].movedim(-1, -3)
+        return self.table[t5_bucket(relative_positions(positions), self.BUCKETS, self.FARTHEST)].movedim(-1, -3)
 
 
-def places_ahead(positions: Tensor) -> Tensor:
-    """[..., T] -> [..., T, T] j - i in whole places; a fraction of a place counts as one, so that left stays left."""
-    ahead = positions.unsqueeze(-2) - positions.unsqueeze(-1)
-    return (ahead.sign() * ahead.abs().ceil()).long()
+def relative_positions(positions: Tensor) -> Tensor:
+    """[..., T] -> [..., T, T] j - i; a fraction is rounded away from 0, so that left stays left."""
+    difference = positions.unsqueeze(-2) - positions.unsqueeze(-1)
+    return (difference.sign() * difference.abs().ceil()).long()
 
 
-def t5_bucket(ahead: Tensor, buckets: int = 32, farthest: int = 128) -> Tensor:
+def t5_bucket(relative: Tensor, buckets: int = 32, farthest: int = 128) -> Tensor:
     """j - i -> bucket: the first half for keys at or before the query, the second for keys after it."""
     side = buckets // 2
     exact = side // 2
-    distance = ahead.abs()
+    distance = relative.abs()
     growth = torch.log(distance.clamp(min=1) / exact) / math.log(farthest / exact)
     far = (exact + (growth * (side - exact)).long()).clamp(max=side - 1)
-    return torch.where(distance < exact, distance, far) + side * (ahead > 0)
+    return torch.where(distance < exact, distance, far) + side * (relative > 0)
 
 
 class WindowPositionalEncoding(PositionScheme):
-    """Only itself and the neighbours within REACH places are seen, with a trained bias for each head and offset,
-    which is what tells left from right. Beyond: nothing ends, and however long the sequence is, no query ever has
-    more keys than in training. In what it computes a place knows nothing but its neighbourhood."""
+    """A token attends to itself and to the neighbours within REACH positions, with a trained bias for each head and
+    offset, which is what tells left from right. Beyond: nothing ends, and however long the sequence is, no query
+    ever has more keys than in training."""
 
     REACH = 1
 
@@ -184,32 +192,31 @@ class WindowPositionalEncoding(PositionScheme):
         self.table = nn.Parameter(torch.randn(num_heads, 2 * self.REACH + 1))
 
     def bias(self, positions: Tensor) -> Tensor:
-        offset = places_ahead(positions).clamp(-self.REACH, self.REACH)
+        offset = relative_positions(positions).clamp(-self.REACH, self.REACH)
         return self.table[:, offset + self.REACH].movedim(0, -3)
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
-        places = torch.arange(width, device=device)
-        return ((places[:, None] - places).abs() <= self.REACH).unsqueeze(0)
+        index = torch.arange(width, device=device)
+        return ((index[:, None] - index).abs() <= self.REACH).unsqueeze(0)
 
 
 class RandomPositions:
-    """Mixed into a scheme: while training, a row of L tokens takes L random positions out of 0 … SPAN - 1, in
-    order (Ruoss et al. 2023), so that all positions and distances are met although all sequences are short.
+    """Mixed into a scheme: in training a row of L tokens takes a random set of L positions out of 0 … SPAN - 1, all
+    sets equally likely, in order (Ruoss et al. 2023). So all positions and distances occur although all sequences
+    are short.
 
-    When not training the positions are spread evenly over the span, so that the answer is always the same.
+    In evaluation positions are spread evenly over the span, so that the result is always the same.
     Beyond: more than SPAN tokens are spread just as evenly, at fractions; a table gives neighbours the same row.
     """
 
     SPAN = 512
 
     def positions(self, lengths: Tensor, width: int) -> Tensor:
-        lengths = lengths.unsqueeze(1)
-        places = torch.arange(width, device=lengths.device)
+        lengths, index = lengths.unsqueeze(1), torch.arange(width, device=lengths.device)
         if not self.training or width > self.SPAN:
-            return (places + 0.5) * self.SPAN / lengths.clamp(min=1)
-        # Sorted draws from 0 … SPAN - L, then 0, 1, 2, … added: in order, and no two the same.
-        draws = torch.rand(len(lengths), width, device=lengths.device).masked_fill(places >= lengths, 1.0)
-        return (draws.sort(1).values * (self.SPAN - lengths + 1)).floor() + places
+            return (index + 0.5) * self.SPAN / lengths.clamp(min=1)
+        drawn = torch.rand(len(lengths), self.SPAN, device=lengths.device).topk(width).indices  # without replacement
+        return drawn.masked_fill(index >= lengths, self.SPAN).sort(1).values  # padding comes last
 
 
 class RandomizedPositionalEncoding(RandomPositions, SinusoidalPositionalEncoding):
@@ -217,8 +224,11 @@ class RandomizedPositionalEncoding(RandomPositions, SinusoidalPositionalEncoding
 
 
 class RandomizedLearnedPositionalEncoding(RandomPositions, LearnedPositionalEncoding):
-    """A trained table at random ordered positions: every one of its first SPAN rows is trained, if seldom. So the
-    table starts as a random walk, close positions close together, and what is learned of one helps the next."""
+    """A trained table at random ordered positions: every one of its first SPAN rows is trained, if seldom.
+
+    Unlike that of `learned`, the table starts as a random walk, close positions close together, so that what is
+    learned of one row helps the next. The two schemes differ in this as well as in their positions.
+    """
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
@@ -253,7 +263,7 @@ def get_positional_encoding(name: str, d_model: int, max_len: int = 5000, num_he
 
 @torch.no_grad()
 def visualize_positional_encoding(module: PositionScheme, max_len: int = 100, d_model: int = 64) -> np.ndarray:
-    """What `module` adds to the embeddings of a sequence, as a picture's numbers: [max_len, d_model]."""
+    """What `module` adds to the embeddings of a sequence: [max_len, d_model], to be drawn as a heatmap."""
     device = next((tensor.device for tensor in module.parameters()), torch.device("cpu"))
     nothing = torch.zeros(1, max_len, d_model, device=device)
     return module(nothing)[0].cpu().numpy()

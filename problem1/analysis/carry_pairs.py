@@ -3,9 +3,9 @@
 Into the tens, straight from the ones:       342+136 = 0478 and 349+136 = 0485
 Into the hundreds, through a 9 in the tens:  342+256 = 0598 and 348+256 = 0604
 
-Only one digit of `a` changes, in the column where the carry is born ("source"). Between it and the digit asked
-about ("target", a position of the answer) stand `nines` columns that add up to exactly 9 and hand the carry on.
-All columns above see no change of carry, so that up to the target both answers, and what the decoder reads, agree.
+Only one digit of `a` changes, in the column where the carry is born ("source"). Between it and the digit it goes
+into ("target", a position of the answer) stand `nines` columns that add up to exactly 9 and pass the carry on.
+In all columns above no carry changes, so that up to the target both answers, and what the decoder reads, agree.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from problem1.analysis.context import join, pick, places
+from problem1.analysis.context import digit_names, join, pick
 from problem1.dataset import Sums, carries, encode
 
-MOST_NINES = 2  # longer detours exist for long operands, but are too rare to matter
+MOST_NINES = 2  # longer chains of 9s exist for long operands, but are too rare to matter
+MOST_TARGETS = 6  # for long operands not every digit is studied
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Group:
 
     target: int  # position of the answer the carry goes into; 0 is its first digit
     nines: int
-    place: str  # the target's name: "tens"
+    digit: str  # the target's name: "tens"
     without: Sums
     carrying: Sums
     control: Sums  # like `without`, the same digit changed to another, but no carry changes
@@ -33,10 +34,10 @@ class Group:
     @property
     def name(self) -> str:
         way = {0: "straight", 1: "through one 9", 2: "through two 9s"}.get(self.nines, f"through {self.nines} 9s")
-        return f"{self.place}, {way}"
+        return f"{self.digit}, {way}"
 
-    def both_ways(self) -> tuple[Sums, Sums]:
-        """(what runs, what is put into it): half of the pairs as they are, half the other way round."""
+    def clean_and_corrupted(self) -> tuple[Sums, Sums]:
+        """In half of the pairs the corrupted sum has the carry, in the other half the clean one."""
         half = len(self.without) // 2
         first, second = slice(half), slice(half, None)
         return (
@@ -46,16 +47,24 @@ class Group:
 
 
 def all_groups(num_digits: int, count: int, seed: int = 0) -> list[Group]:
-    """For every digit of the answer that a carry can go into, pairs straight and through nines."""
+    """For the digits of the answer that a carry can go into, pairs straight and through nines."""
     return [
         make_group(num_digits, target, nines, count, seed)
-        for nines in range(MOST_NINES + 1)
-        for target in range(num_digits - nines)
+        for nines in range(min(MOST_NINES, num_digits - 1) + 1)
+        for target in spread(num_digits - nines)
     ]
 
 
+def spread(count: int) -> list[int]:
+    """0 … count - 1, or MOST_TARGETS of them, evenly spread"""
+    return sorted({round(number * (count - 1) / (MOST_TARGETS - 1)) for number in range(MOST_TARGETS)})
+
+
 def make_group(num_digits: int, target: int, nines: int, count: int, seed: int = 0) -> Group:
-    """`count` pairs, drawn at random and kept where exactly the wanted carries differ."""
+    """`count` pairs, drawn at random and kept where exactly the wanted carries differ.
+
+    A pair may be drawn twice: of short operands there are only few, and drawing must come to an end.
+    """
     generator = torch.Generator().manual_seed(seed * 1_000 + target * 10 + nines)
     source = target + nines  # operand columns and answer positions: column c adds up to position c + 1
     wanted = torch.zeros(num_digits, dtype=torch.bool)
@@ -67,13 +76,13 @@ def make_group(num_digits: int, target: int, nines: int, count: int, seed: int =
         lowest = int(source == 0)  # a first digit is never 0
         for other in (changed, unchanged):
             other[:, source] = torch.randint(lowest, 10, (len(a),), generator=generator)
-        without, carrying, control = (_sums(operand, b) for operand in (a, changed, unchanged))
+        without, carrying, control = (encode(operand, b) for operand in (a, changed, unchanged))
         carry = carries(without)
         keep = ((carries(carrying) != carry) == wanted).all(1) & ~carry[:, target]
         keep &= (carries(control) == carry).all(1) & (unchanged != a).any(1)
         found.append(tuple(pick(sums, keep) for sums in (without, carrying, control)))
     parts = [pick(join([parts[k] for parts in found]), slice(count)) for k in range(3)]
-    return Group(target, nines, places(num_digits + 1)[target], *parts)
+    return Group(target, nines, digit_names(num_digits + 1)[target], *parts)
 
 
 def _operands(num_digits: int, first: int, source: int, count: int, generator) -> tuple[Tensor, Tensor]:
@@ -84,8 +93,3 @@ def _operands(num_digits: int, first: int, source: int, count: int, generator) -
         a[:, 0] = a[:, 0].clamp(max=8) if first == 0 else a[:, 0]  # 9 = 9 + 0 would make a first digit 0
         b[:, first:source] = 9 - a[:, first:source]
     return a, b
-
-
-def _sums(a: Tensor, b: Tensor) -> Sums:
-    weights = 10 ** torch.arange(a.shape[1] - 1, -1, -1)
-    return encode((a * weights).sum(1), (b * weights).sum(1), a.shape[1])

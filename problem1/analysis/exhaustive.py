@@ -1,14 +1,15 @@
-"""Is the model right? Ask it every sum there is, and tell the answer by class of carry.
+"""Is the model right? Run it on every sum there is, and count errors by class of carry.
 
-Three-digit operands make 810,000 pairs: all of them are put to the model, none is sampled.
+Three-digit operands make 810,000 pairs: the model runs on all of them, none is sampled.
 """
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.statistics import wilson
-from problem1.dataset import Sums, carries, every_pair, longest_chain, random_pairs, seen_in, decoder_inputs
+from lab.statistics import margins, wilson
+from problem1.analysis.context import Context, operand_texts
+from problem1.dataset import Sums, carries, decoder_inputs, every_pair, longest_chain, random_pairs, seen_in
 
 EXHAUSTIVE_DIGITS = 3  # four digits would be 81 million pairs: those are sampled
 SAMPLES = 100_000
@@ -16,31 +17,29 @@ LISTED = 50  # wrong sums written out in full
 
 
 @torch.no_grad()
-def answers(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
-    """What greedy decoding answers as far as it is right, and how sure: digits [N, T], margins [N].
+def predict(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
+    """The digits the model predicts [N, T], and the smallest logit margin of each row [N].
 
-    One teacher-forced pass (see `score` in dataset.py). The margin of a row is the least lead, over its digits,
-    of the right symbol's logit over the best wrong one's; below 0 the row is wrong.
+    One teacher-forced pass: up to its first wrong digit a row is what greedy decoding writes (see `score` in
+    dataset.py). The margin is below 0 where the row is wrong.
     """
     device = next(model.parameters()).device
-    predicted, margins = [], []
+    predicted, smallest = [], []
     inputs = decoder_inputs(sums.targets)
     chunks = range(0, len(sums), batch_size)
     for start in tqdm(chunks, desc="verifying", unit="batch", leave=False, disable=None):
         part = slice(start, start + batch_size)
-        logits = model(sums.sources[part].to(device), inputs[part].to(device))
-        right = sums.targets[part].to(device).unsqueeze(-1)
-        others = logits.scatter(-1, right, float("-inf")).amax(-1)
-        predicted.append(logits.argmax(-1).cpu())
-        margins.append((logits.gather(-1, right).squeeze(-1) - others).amin(-1).cpu())
-    return torch.cat(predicted), torch.cat(margins)
+        logits = model(sums.sources[part].to(device), inputs[part].to(device)).cpu()
+        predicted.append(logits.argmax(-1))
+        smallest.append(margins(logits, sums.targets[part]).amin(-1))
+    return torch.cat(predicted), torch.cat(smallest)
 
 
 def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1) -> dict:
     """All pairs (or, beyond three digits, 100,000 fresh random ones): errors, by class, and the wrong sums."""
     exhaustive = trained.num_digits <= EXHAUSTIVE_DIGITS
     sums = every_pair(trained.num_digits) if exhaustive else random_pairs(trained.num_digits, SAMPLES, seed)
-    predicted, margins = answers(model, sums, batch_size)
+    predicted, smallest = predict(model, sums, batch_size)
     right = (predicted == sums.targets).all(1)
     carry = carries(sums)
     seen = seen_in(sums, trained)
@@ -52,28 +51,47 @@ def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1) -> dict:
         "errors": errors,
         "accuracy": 1 - errors / pairs,
         "interval_95": list(wilson(pairs - errors, pairs)) if not exhaustive else None,
-        "smallest_margin": margins.min().item(),
+        "smallest_margin": smallest.min().item(),
         "by_carries": _by_class(right, carry.sum(1)),
         "by_longest_chain": _by_class(right, longest_chain(carry)),
         "by_digits_of_sum": _by_class(right, trained.num_digits + (sums.targets[:, 0] > 0)),
-        "seen_in_training": _share(right[seen]),
-        "never_seen_in_training": _share(right[~seen]),
+        "seen_in_training": _count(right[seen]),
+        "never_seen_in_training": _count(right[~seen]),
         "wrong_by_digit": (predicted != sums.targets).sum(0).tolist(),
         "wrong_sums": [describe(sums, predicted, row) for row in wrong[:LISTED].tolist()],
     }
 
 
 def _by_class(right: Tensor, classes: Tensor) -> dict[str, dict]:
-    return {str(value): _share(right[classes == value]) for value in classes.unique().tolist()}
+    return {str(value): _count(right[classes == value]) for value in classes.unique().tolist()}
 
 
-def _share(right: Tensor) -> dict:
+def _count(right: Tensor) -> dict:
     pairs, errors = len(right), int((~right).sum())
     return {"pairs": pairs, "errors": errors, "accuracy": 1 - errors / pairs if pairs else None}
 
 
 def describe(sums: Sums, predicted: Tensor, row: int) -> str:
-    """'445 + 555 = 1000, the model says 0990'"""
-    a, b = ("".join(map(str, operand[row].tolist())) for operand in sums.operands())
-    said = "".join(str(token) if token < 10 else "?" for token in predicted[row].tolist())
-    return f"{a} + {b} = {int(a) + int(b)}, the model says {said}"
+    """'445 + 555 = 1000, the model writes 0990'"""
+    a, b = operand_texts(sums, row)
+    return f"{a} + {b} = {int(a) + int(b)}, the model writes {digits_text(predicted[row])}"
+
+
+def digits_text(tokens: Tensor) -> str:
+    """Predicted tokens as text; one that is no digit becomes a question mark."""
+    return "".join(str(token) if token < 10 else "?" for token in tokens.tolist())
+
+
+def run(context: Context) -> dict:
+    """Write verification.json."""
+    return context.write("verification.json", verify(context.model, context.rows["train"], context.batch_size))
+
+
+def findings(results: dict) -> str:
+    pairs, errors, unseen = results["pairs"], results["errors"], results["never_seen_in_training"]
+    kind = "" if results["exhaustive"] else "random "
+    lines = [
+        f"exact on {pairs - errors:,} of {pairs:,} {kind}sums; smallest logit margin {results['smallest_margin']:.2f}",
+        f"pairs that training cannot have shown: {unseen['errors']:,} errors in {unseen['pairs']:,}",
+    ]
+    return "\n".join(lines + [f"wrong: {text}" for text in results["wrong_sums"][:3]])

@@ -1,12 +1,13 @@
-"""How does a carry travel? Put one run's heads into another run and see whether the digit follows.
+"""Which heads bring the carry? Activation patching.
 
-Two sums differ in nothing but a carry (pairs.py). One runs; some heads' outputs are replaced by those of the
-other run. If the digit the carry goes into becomes the other sum's digit, these heads were enough to bring the
-carry: that is a causal statement, where an attention pattern is a picture.
+Two sums differ in nothing but a carry (carry_pairs.py): one is the clean run, the other the corrupted run. The
+clean run is repeated with some heads' outputs replaced by those of the corrupted run. If the digit that the carry
+goes into becomes the corrupted run's digit, these heads were enough to bring the carry: that is a causal statement,
+where an attention pattern is a picture.
 
-flips   share of pairs in which the digit becomes the other sum's digit
-shift   how far the preference between the two digits moves, from 0 (this run's) to 1 (the other run's): the
-        difference of the two logits, which also shows effects too small to flip anything
+flips              share of pairs in which the digit becomes that of the corrupted run
+logit difference   how far the difference between the two digits' logits moves, from 0 (clean) to 1 (corrupted):
+                   it also shows effects too small to flip anything
 """
 
 from pathlib import Path
@@ -17,64 +18,67 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.figures import heatmap, save
+from lab.figures import save
 from lab.hooks import Intervention, replace
-from lab.statistics import bootstrap
+from lab.statistics import bootstrap, proportion
 from problem1.analysis.carry_pairs import Group, all_groups
-from problem1.analysis.context import Context, Trial, pick, places, share, source_places
+from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
+from problem1.analysis.exhaustive import digits_text
+from problem1.analysis.figures import SMALL, WIDEST, aligned, group_labels, table, with_interval
+from problem1.analysis.interventions import InterventionRunner
 
-PAIRS = 400  # for each group; half of them one way (a carry is put in), half the other (it is taken away)
+PAIRS = 400  # for each group; in half of them patching adds a carry, in half it takes one away
 FEWEST = 50  # pairs the model gets right without which nothing is measured
 ENOUGH = 0.95  # of the flips that all candidates together reach: where a set of heads is complete
 LARGEST_SET = 4
 POSITION_PAIRS = 150  # for the map of single positions, which takes many runs
+Effect = tuple[Tensor, Tensor]  # flips [N] and logit difference [N]
 
 
-class Swap:
-    """A run, another run that differs by one carry, and the outputs of all heads in both."""
+class PatchingExperiment:
+    """A clean run, a corrupted run that differs by one carry, and interventions that mix the two."""
 
-    def __init__(self, model, run, other, target: int):
-        trials = [Trial(model, sums, len(sums)) for sums in (run, other)]
-        logits = [trial.logits()[:, target] for trial in trials]
-        digits = [sums.targets[:, target] for sums in (run, other)]
-        self.usable = (logits[0].argmax(-1) == digits[0]) & (logits[1].argmax(-1) == digits[1])
-        self.model, self.sums, self.target = model, (run, other), target
-        self.trial = trials[0]
-        self.mine, self.others = digits
-        self.start, self.end = self._preference(logits[0]), self._preference(logits[1])
-        self.own, self.foreign = trials[0].record()[1], trials[1].record()[1]
+    def __init__(self, clean: InterventionRunner, corrupted: InterventionRunner, target: int):
+        self.clean, self.corrupted, self.target = clean, corrupted, target
+        self.clean_digit, self.corrupted_digit = (run.sums.targets[:, target] for run in (clean, corrupted))
+        self.start, self.end = (self._difference(run.recorded.logits[:, target]) for run in (clean, corrupted))
 
-    def fewer(self, count: int) -> "Swap":
-        """The same with at most `count` of the pairs, evenly from both ways."""
-        rows = torch.linspace(0, len(self.mine) - 1, min(count, len(self.mine))).long()
-        return Swap(self.model, *(pick(sums, rows) for sums in self.sums), self.target)
+    def fewer(self, count: int) -> "PatchingExperiment":
+        """The same with at most `count` of the pairs, evenly from all."""
+        rows = torch.linspace(0, len(self.clean_digit) - 1, min(count, len(self.clean_digit))).long()
+        return PatchingExperiment(self.clean.subset(rows), self.corrupted.subset(rows), self.target)
 
-    def _preference(self, logits: Tensor) -> Tensor:
-        """[N] logit of the other run's digit minus that of this run's"""
+    def _difference(self, logits: Tensor) -> Tensor:
+        """[N] logit of the corrupted run's digit minus that of the clean run's"""
         rows = torch.arange(len(logits))
-        return logits[rows, self.others] - logits[rows, self.mine]
+        return logits[rows, self.corrupted_digit] - logits[rows, self.clean_digit]
 
-    def put(self, heads, positions: slice | list[int] = slice(None)) -> dict[str, Intervention]:
-        """The interventions that put the other run's outputs in the place of these heads'."""
-        return {head: replace(self.foreign[head], positions) for head in heads}
+    def patch(self, heads, positions: slice = slice(None)) -> dict[str, Intervention]:
+        """These heads get their outputs of the corrupted run."""
+        return {head: replace(self.corrupted.recorded.outputs[head], positions) for head in heads}
 
-    def hold(self, heads) -> dict[str, Intervention]:
-        """The interventions that keep these heads at what they say in this run, whatever changes before them."""
-        return {head: replace(self.own[head]) for head in heads}
+    def freeze(self, heads) -> dict[str, Intervention]:
+        """These heads keep their outputs of the clean run, whatever changes before them."""
+        return {head: replace(self.clean.recorded.outputs[head]) for head in heads}
 
-    def effect(self, interventions: dict[str, Intervention]) -> tuple[Tensor, Tensor]:
-        """flips [N] and shift [N] of the digit at the target."""
-        logits = self.trial.logits(interventions)[:, self.target]
-        return logits.argmax(-1) == self.others, (self._preference(logits) - self.start) / (self.end - self.start)
+    def effect(self, interventions: dict[str, Intervention]) -> Effect:
+        """On the digit at the target."""
+        logits = self.clean.logits(interventions)[:, self.target]
+        moved = (self._difference(logits) - self.start) / (self.end - self.start)
+        return logits.argmax(-1) == self.corrupted_digit, moved
 
 
-def usable_swap(model, group: Group) -> Swap | None:
-    """Both ways, with only those pairs of which the model gets both digits right; None if they are too few."""
-    run, other = group.both_ways()
-    usable = Swap(model, run, other, group.target).usable
-    if int(usable.sum()) < FEWEST:
+def make_experiment(model, group: Group) -> PatchingExperiment | None:
+    """With those pairs of which the model gets both digits right; None if they are too few."""
+    clean, corrupted = (InterventionRunner(model, sums, len(sums)) for sums in group.clean_and_corrupted())
+    right = [
+        run.recorded.logits[:, group.target].argmax(-1) == run.sums.targets[:, group.target]
+        for run in (clean, corrupted)
+    ]
+    usable = (right[0] & right[1]).nonzero().flatten()
+    if len(usable) < FEWEST:
         return None
-    return Swap(model, pick(run, usable), pick(other, usable), group.target)
+    return PatchingExperiment(clean.subset(usable), corrupted.subset(usable), group.target)
 
 
 def stages(heads: list[str]) -> dict[str, list[str]]:
@@ -91,188 +95,175 @@ def stages(heads: list[str]) -> dict[str, list[str]]:
 
 def measure(context: Context, group: Group) -> dict:
     """Everything about one group of pairs."""
-    head = {
+    about = {
         "name": group.name,
         "target": group.target,
-        "place": group.place,
+        "digit": group.digit,
         "nines": group.nines,
         "example": [sentence(group.without, 0), sentence(group.carrying, 0)],
     }
-    swap = usable_swap(context.model, group)
-    if swap is None:
-        return head | {"pairs": 0, "why": "the model gets too few of these sums right"}
+    experiment = make_experiment(context.model, group)
+    if experiment is None:
+        return about | {"pairs": 0, "reason": "the model gets too few of these sums right"}
     ways = stages(context.heads)
-    alone = {name: swap.effect(swap.put([name])) for name in context.heads}
-    return head | {
-        "pairs": len(swap.mine),
-        "heads": with_intervals(alone),
-        "stages": with_intervals({name: swap.effect(swap.put(them)) for name, them in ways.items()}),
+    single = {head: experiment.effect(experiment.patch([head])) for head in context.heads}
+    jointly = {name: experiment.effect(experiment.patch(heads)) for name, heads in ways.items()}
+    cross, encoder = ways["all decoder cross"], ways["all encoder"]
+    return about | {
+        "pairs": len(experiment.clean_digit),
+        "heads": with_intervals(single),
+        "stages": with_intervals(jointly),
         "control": control(context, group),
-        "sets": {
-            # All that the decoder learns of the sum comes through cross-attention: there the set must be found.
-            "cross heads": found_set(swap, alone, ways["all decoder cross"], context.heads),
-            # The encoder's heads act through those; to them only the encoder's others compare.
-            "encoder": found_set(swap, alone, ways["all encoder"], ways["all encoder"]),
+        "minimal_sets": {
+            # All that the decoder gets of the sum comes through cross-attention: the set must be found there.
+            "decoder cross": minimal_set(
+                experiment, {head: single[head] for head in cross}, jointly["all decoder cross"], context.heads
+            ),
+            # The encoder's heads act through those; only the encoder's others compare to them.
+            "encoder": minimal_set(
+                experiment, {head: single[head] for head in encoder}, jointly["all encoder"], encoder
+            ),
         },
-        "positions": by_position(context, swap.fewer(POSITION_PAIRS)),
+        "positions": by_position(context, experiment.fewer(POSITION_PAIRS)),
     }
 
 
-def with_intervals(effects: dict[str, tuple[Tensor, Tensor]]) -> dict[str, dict]:
-    """{name: (flips, shift)} -> shares and means with their 95% intervals."""
-    low, high = bootstrap(torch.stack([shift for _, shift in effects.values()], dim=1))
+def with_intervals(effects: dict[str, Effect]) -> dict[str, dict]:
+    """Shares and means with their 95% intervals."""
+    low, high = bootstrap(torch.stack([moved for _, moved in effects.values()], dim=1))
     return {
         name: {
-            "flips": share(flips),
-            "shift": shift.double().mean().item(),
-            "shift_interval_95": [low[number].item(), high[number].item()],
+            "flips": proportion(flips),
+            "logit_difference": moved.double().mean().item(),
+            "logit_difference_interval_95": [low[number].item(), high[number].item()],
         }
-        for number, (name, (flips, shift)) in enumerate(effects.items())
+        for number, (name, (flips, moved)) in enumerate(effects.items())
     }
 
 
 def control(context: Context, group: Group) -> dict:
-    """The same replacement from a sum whose digit differs as well, but no carry: the answer ought to stay."""
+    """Outputs from a sum in which the same digit differs, but no carry: the answer ought to stay."""
     digits = group.without.targets[:, group.target]
-    trial, outputs = Trial(context.model, group.without, PAIRS), Trial(context.model, group.control, PAIRS).record()[1]
-    right = trial.logits()[:, group.target].argmax(-1) == digits
+    run, other = (InterventionRunner(context.model, sums, len(sums)) for sums in (group.without, group.control))
+    right = run.recorded.logits[:, group.target].argmax(-1) == digits
     changed = {}
     for name, heads in {"all heads": context.heads, **{head: [head] for head in context.heads}}.items():
-        logits = trial.logits({head: replace(outputs[head]) for head in heads})[:, group.target]
-        changed[name] = share((logits.argmax(-1) != digits)[right])
+        logits = run.logits({head: replace(other.recorded.outputs[head]) for head in heads})[:, group.target]
+        changed[name] = proportion((logits.argmax(-1) != digits)[right])
     return changed
 
 
-def found_set(swap: Swap, alone: dict, candidates: list[str], among: list[str]) -> dict:
+def minimal_set(experiment: PatchingExperiment, single: dict[str, Effect], jointly: Effect, among: list[str]) -> dict:
     """The fewest heads that bring the carry together, chosen on every other pair and measured on the rest.
 
-    sufficient   they alone are replaced: how often does the digit flip?
-    necessary    all others of `among` are replaced and these held as they were: how often does it flip
-                 nevertheless?
+    single               the effect of each candidate
+    jointly              the effect of all candidates
+    sufficiency          only the set is patched: how often does the digit flip?
+    complement_patched   all others of `among` are patched and the set is frozen: how often does it flip all the same?
     """
     choosing, held_out = slice(0, None, 2), slice(1, None, 2)
-    everything = swap.effect(swap.put(candidates))[0]
-    goal = ENOUGH * everything[choosing].double().mean().item()
-    shifts = {head: alone[head][1][choosing].mean().item() for head in candidates}
-    found: list[str] = []
-    while candidates and goal > 0:
-        found.append(max(shifts, key=shifts.get))
-        flips = swap.effect(swap.put(found))[0]
-        if flips[choosing].double().mean().item() >= goal or len(found) >= min(LARGEST_SET, len(candidates)):
+    goal = ENOUGH * jointly[0][choosing].double().mean().item()
+    moved = {head: effect[1][choosing].mean().item() for head, effect in single.items()}
+    chosen: list[str] = []
+    while single and goal > 0:
+        chosen.append(max(moved, key=moved.get))
+        flips = experiment.effect(experiment.patch(chosen))[0]
+        if flips[choosing].double().mean().item() >= goal or len(chosen) >= min(LARGEST_SET, len(single)):
             break
-        shifts = {
-            head: swap.effect(swap.put([*found, head]))[1][choosing].mean().item()
-            for head in candidates
-            if head not in found
+        moved = {
+            head: experiment.effect(experiment.patch([*chosen, head]))[1][choosing].mean().item()
+            for head in single
+            if head not in chosen
         }
-    others = [head for head in among if head not in found]
+    others = [head for head in among if head not in chosen]
+    complement = experiment.effect(experiment.patch(others) | experiment.freeze(chosen))
     return {
-        "heads": found,
-        "all_candidates": share(everything[held_out]),
-        "sufficient": share(swap.effect(swap.put(found))[0][held_out]),
-        "others_instead": share(swap.effect(swap.put(others) | swap.hold(found))[0][held_out]),
+        "heads": chosen,
+        "all_candidates": proportion(jointly[0][held_out]),
+        "sufficiency": proportion(experiment.effect(experiment.patch(chosen))[0][held_out]),
+        "complement_patched": proportion(complement[0][held_out]),
     }
 
 
-def by_position(context: Context, swap: Swap) -> dict[str, dict]:
-    """One head at one position: {head: {"flips": [one for each position], "shift": […]}}
+def by_position(context: Context, experiment: PatchingExperiment) -> dict[str, list[float]]:
+    """One head patched at one position: {head: [logit difference for each position]}
 
-    The decoder's positions after the target are left out: it cannot see them.
+    The decoder's positions after the target are left out: the target cannot see them.
     """
-    sources = len(swap.trial.sums.sources[0])
+    source_length = experiment.clean.sums.sources.shape[1]
     out = {}
     for head in context.heads:
-        count = sources if head.startswith("encoder.") else swap.target + 1
-        effects = [swap.effect(swap.put([head], [position])) for position in range(count)]
-        out[head] = {
-            "flips": [flips.double().mean().item() for flips, _ in effects],
-            "shift": [shift.double().mean().item() for _, shift in effects],
-        }
+        count = source_length if head.startswith("encoder.") else experiment.target + 1
+        effects = [
+            experiment.effect(experiment.patch([head], slice(position, position + 1))) for position in range(count)
+        ]
+        out[head] = [moved.double().mean().item() for _, moved in effects]
     return out
 
 
 def sentence(sums, row: int) -> str:
     """'342+136 = 0478'"""
-    a, b = ("".join(map(str, operand[row].tolist())) for operand in sums.operands())
-    return f"{a}+{b} = {''.join(map(str, sums.targets[row].tolist()))}"
+    return f"{'+'.join(operand_texts(sums, row))} = {digits_text(sums.targets[row])}"
 
 
-def draw_heads(results: dict, path: Path, caption: str) -> None:
-    """Head × digit that the carry goes into: flips, and how far the preference moves."""
-    groups = [group for group in results["groups"] if group["pairs"]]
-    if not groups:
-        return
+def draw_heads(groups: list[dict], path: Path, caption: str) -> None:
+    """Head × digit that the carry goes into: flips, and how far the logit difference moves."""
     heads = list(groups[0]["heads"])
-    columns = [group["name"].replace(", ", "\n") for group in groups]
-    wide = 1.1 * len(groups)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(4 + 2 * wide, 2 + 0.3 * len(heads)), sharey=True)
+    width = min(WIDEST, 4 + 2.2 * len(groups))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(width, 2 + 0.3 * len(heads)), sharey=True)
     flips = [[group["heads"][head]["flips"] for group in groups] for head in heads]
-    texts = [[_percent(cell["share"], *cell["interval_95"]) for cell in line] for line in flips]
-    image = heatmap(left, [[cell["share"] for cell in line] for line in flips], heads, columns, numbers=texts)
-    shifts = [[group["heads"][head] for group in groups] for head in heads]
-    texts = [[_number(cell["shift"], *cell["shift_interval_95"]) for cell in line] for line in shifts]
-    heatmap(right, [[cell["shift"] for cell in line] for line in shifts], heads, columns, numbers=texts)
-    left.set_title("digits flipped by replacing this head alone (%)")
-    right.set_title("shift of the preference (0: none, 1: complete)")
-    left.set_ylabel("head replaced by that of the run with the other carry")
+    texts = [[with_interval(cell["share"], cell["interval_95"], 0, 100) for cell in line] for line in flips]
+    image = table(left, [[cell["share"] for cell in line] for line in flips], heads, group_labels(groups), texts)
+    moved = [[group["heads"][head] for group in groups] for head in heads]
+    texts = [
+        [with_interval(cell["logit_difference"], cell["logit_difference_interval_95"]) for cell in line]
+        for line in moved
+    ]
+    values = [[cell["logit_difference"] for cell in line] for line in moved]
+    table(right, values, heads, group_labels(groups), texts)
+    left.set_title("digits flipped by patching this head alone (%)")
+    right.set_title("logit difference (0: clean run, 1: corrupted run)")
+    left.set_ylabel("head patched from the run with the other carry")
     for axes in (left, right):
-        axes.set_aspect("auto")
         axes.set_xlabel("where the carry goes, and through how many 9s")
-    figure.colorbar(image, ax=[left, right], label="share flipped / shift", shrink=0.5)
+    figure.colorbar(image, ax=[left, right], label="share flipped / logit difference", shrink=0.5)
     save(figure, path, caption)
 
 
-def _percent(value: float, low: float, high: float) -> str:
-    return f"{100 * value:.0f} ±{50 * (high - low):.0f}" if value >= 0.005 else "·"
-
-
-def _number(value: float, low: float, high: float) -> str:
-    return f"{value:.2f} ±{(high - low) / 2:.2f}" if abs(value) >= 0.005 else "·"
-
-
-def draw_positions(results: dict, through_nines: bool, path: Path, caption: str) -> None:
+def draw_positions(groups: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """Head × position for each digit that a carry goes into: above the encoder's heads, below the decoder's."""
-    groups = [group for group in results["groups"] if group["pairs"] and (group["nines"] > 0) == through_nines]
-    if not groups:
-        return
-    digits = results["num_digits"]
-    labels = {"encoder": source_places(digits), "decoder": places(digits + 1)}
+    labels = {"encoder": source_labels(num_digits), "decoder": digit_names(num_digits + 1)}
     heads = {side: [head for head in groups[0]["heads"] if head.startswith(side)] for side in labels}
     heights = [len(heads[side]) for side in labels]
-    figure, panels = plt.subplots(
-        2,
-        len(groups),
-        figsize=(2.2 + 0.62 * len(labels["encoder"]) * len(groups), 2.6 + 0.27 * sum(heights)),
-        height_ratios=heights,
-        squeeze=False,
-    )
+    width = min(WIDEST, 2.2 + 0.62 * len(labels["encoder"]) * len(groups))
+    shape = {"figsize": (width, 2.6 + 0.27 * sum(heights)), "height_ratios": heights}
+    figure, panels = plt.subplots(2, len(groups), squeeze=False, **shape)
     image = None
     for column, group in enumerate(groups):
         for row, side in enumerate(labels):
             values = np.full((len(heads[side]), len(labels[side])), np.nan)
             for number, head in enumerate(heads[side]):
-                shifts = group["positions"][head]["shift"]
-                values[number, : len(shifts)] = shifts
-            texts = [["" if np.isnan(v) or abs(v) < 0.005 else f"{v:.2f}" for v in line] for line in values]
+                moved = group["positions"][head]
+                values[number, : len(moved)] = moved
+            texts = [["" if np.isnan(v) or abs(v) < SMALL else f"{v:.2f}" for v in line] for line in values]
             axes = panels[row, column]
-            image = heatmap(axes, np.nan_to_num(values), heads[side], labels[side], numbers=texts)
-            axes.set_aspect("auto")
+            image = table(axes, values, heads[side], labels[side], texts)
             axes.tick_params(axis="x", rotation=45, labelsize=8)
             axes.set_xlabel("position in the source" if side == "encoder" else "position that writes")
             if column:
                 axes.set_yticklabels([])
         panels[0, column].set_title("carry into the " + group["name"].replace(", straight", "").replace(", ", "\n"))
-    figure.colorbar(image, ax=panels, label="shift of the preference", shrink=0.5)
+    figure.colorbar(image, ax=panels, label="logit difference", shrink=0.5)
     save(figure, path, caption)
 
 
-def answer(context: Context) -> dict:
+def run(context: Context) -> dict:
     """Write carry/patching.json and its figures."""
     groups = tqdm(all_groups(context.num_digits, PAIRS), desc="patching", unit="group", leave=False, disable=None)
     results = context.write(
         "carry/patching.json",
         {
-            "question": "share of pairs whose digit becomes the other sum's when heads are replaced by the other run's",
+            "question": "share of pairs whose digit becomes that of the corrupted run when heads are patched from it",
             "num_digits": context.num_digits,
             "drawn": {"pairs": PAIRS, "seed": 0, "pairs_for_single_positions": POSITION_PAIRS},
             "groups": [measure(context, group) for group in groups],
@@ -281,9 +272,25 @@ def answer(context: Context) -> dict:
     folder = context.output_dir / "carry"
     for outdated in folder.glob("patching_*.png"):  # where nothing can be measured there is nothing to see
         outdated.unlink()
-    caption = "Dark: replacing this head alone brings the other sum's carry. ± half the 95% interval; · is below 0.5%."
-    draw_heads(results, folder / "patching_heads.png", context.caption(caption))
-    caption = "One head replaced at one position: dark is where the carry is handed on."
-    draw_positions(results, False, folder / "patching_positions.png", context.caption(caption))
-    draw_positions(results, True, folder / "patching_positions_nines.png", context.caption(caption))
+    measured = [group for group in results["groups"] if group["pairs"]]
+    if measured:
+        caption = "Dark: patching this head alone brings the other carry. ± half the 95% interval; · is below 0.5%."
+        draw_heads(measured, folder / "patching_heads.png", context.caption(caption))
+    caption = context.caption("One head patched at one position: dark is where the carry is passed on.")
+    for name, through in (("patching_positions", False), ("patching_positions_nines", True)):
+        shown = [group for group in measured if (group["nines"] > 0) == through]
+        if shown:
+            draw_positions(shown, context.num_digits, folder / f"{name}.png", caption)
     return results
+
+
+def findings(results: dict) -> str:
+    rows = []
+    for group in results["groups"]:
+        if group["pairs"]:
+            found = group["minimal_sets"]["decoder cross"]
+            flips = [f"{found[key]['share']:.1%}" for key in ("sufficiency", "complement_patched")]
+            rows.append([group["name"], *flips, ", ".join(found["heads"])])
+        else:
+            rows.append([group["name"], "-", "-", group["reason"]])
+    return "\n".join(aligned("carry into|flips|by all others|cross-attention heads that bring it", rows))

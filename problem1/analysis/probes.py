@@ -1,11 +1,11 @@
 """Where can the carry be read? Linear probes on what stands at each position after each layer.
 
 A probe is a logistic regression from one position's vector to one carry, fitted on fresh random pairs and scored
-on the test pairs. What it can read is present; that says nothing on whether the model uses it (patching.py does).
+on the test pairs. What it can read is present; whether the model uses it is another question (patching.py).
 
-Two references keep it honest. Majority: the share right when always the commoner answer is given. Control: the
+Two references belong to it. Majority: the share right when always the commoner label is predicted. Control: the
 same probe on shuffled labels. On held-out pairs it can only guess; on its own training pairs it shows how much
-it can learn by heart, its capacity.
+it can memorise, its capacity.
 """
 
 from pathlib import Path
@@ -14,29 +14,33 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from lab.figures import heatmap, save
+from lab.figures import save
 from lab.statistics import wilson
-from problem1.analysis.context import Context, pick, places, source_places
-from problem1.analysis.exhaustive import random_pairs
-from problem1.dataset import Sums, carries, decoder_inputs, seen_in
+from problem1.analysis.carry_pairs import spread
+from problem1.analysis.context import Context, digit_names, pick, source_labels
+from problem1.analysis.figures import WIDEST, aligned, table
+from problem1.dataset import Sums, carries, decoder_inputs, random_pairs, seen_in
 
 FITTED_ON = 3_000  # fresh pairs
+READABLE = 0.95  # share right from which on a carry counts as readable
 STEPS, RIDGE = 10, 1e-3  # Newton's method; a little ridge keeps it finite where classes can be separated
 
 
 @torch.no_grad()
 def residuals(model, sums: Sums) -> dict[str, Tensor]:
     """What stands at each position after each layer: {"encoder": [L + 1, N, S, d], "decoder": [L + 1, N, T, d]}"""
+    found = {"encoder": [], "decoder": []}
+    handles = []
+    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
+        keep = found[side].append
+        handles.append(layers[0].register_forward_pre_hook(lambda _, inputs, keep=keep: keep(inputs[0].cpu())))
+        for layer in layers:
+            handles.append(layer.register_forward_hook(lambda _, inputs, output, keep=keep: keep(output.cpu())))
     device = next(model.parameters()).device
-    sources, prefixes = sums.sources.to(device), decoder_inputs(sums.targets).to(device)
-    mask = torch.ones(prefixes.shape[1], prefixes.shape[1], device=device).tril()
-    read, written = [model.embed(sources)], [model.embed(prefixes)]
-    for layer in model.encoder:
-        read.append(layer(read[-1]))
-    memory = model.encoder_norm(read[-1])
-    for layer in model.decoder:
-        written.append(layer(written[-1], memory, None, mask))
-    return {"encoder": torch.stack(read).cpu(), "decoder": torch.stack(written).cpu()}
+    model(sums.sources.to(device), decoder_inputs(sums.targets).to(device))
+    for handle in handles:
+        handle.remove()
+    return {side: torch.stack(layers) for side, layers in found.items()}
 
 
 def fit(vectors: Tensor, labels: Tensor) -> Tensor:
@@ -44,13 +48,13 @@ def fit(vectors: Tensor, labels: Tensor) -> Tensor:
     sites, rows, width = vectors.shape
     weights = torch.zeros(labels.shape[1], sites, width, 1)
     ridge = RIDGE * rows * torch.eye(width)
-    ridge[-1, -1] = 1e-6  # the last entry is the constant: not held down
-    for carry, wanted in enumerate(labels.T):
+    ridge[-1, -1] = 1e-6  # the last entry is the bias
+    for carry, label in enumerate(labels.T):
         for _ in range(STEPS):
-            chance = torch.sigmoid(vectors @ weights[carry])  # [P, N, 1]
-            slope = vectors.transpose(1, 2) @ (chance - wanted.view(1, -1, 1)) + ridge @ weights[carry]
-            curvature = (vectors * (chance * (1 - chance))).transpose(1, 2) @ vectors + ridge
-            weights[carry] -= torch.linalg.solve(curvature, slope)
+            probability = torch.sigmoid(vectors @ weights[carry])  # [P, N, 1]
+            gradient = vectors.transpose(1, 2) @ (probability - label.view(1, -1, 1)) + ridge @ weights[carry]
+            hessian = (vectors * (probability * (1 - probability))).transpose(1, 2) @ vectors + ridge
+            weights[carry] -= torch.linalg.solve(hessian, gradient)
     return weights.squeeze(-1).permute(1, 2, 0)
 
 
@@ -76,7 +80,7 @@ def held_out_pairs(test: Sums) -> tuple[Sums, Sums]:
     return pick(test, slice(0, None, 2)), pick(test, slice(1, None, 2))
 
 
-def probe(context: Context) -> dict:
+def measure(context: Context) -> dict:
     fresh, test = held_out_pairs(context.rows["test"])
     labels = [carries(sums).float() for sums in (fresh, test)]
     generator = torch.Generator().manual_seed(0)
@@ -88,63 +92,94 @@ def probe(context: Context) -> dict:
         fitted, scored = prepare(vectors[0][side], vectors[1][side])
         real, control = fit(fitted, labels[0]), fit(fitted, shuffled[0])
 
-        def table(values: Tensor, shape=(layers, positions)) -> list:
+        def cells(values: Tensor, shape=(layers, positions)) -> list:
             return values.T.unflatten(1, shape).tolist()
 
         sides[side] = {
             "layers": ["embedding", *(f"after {side}.{number}" for number in range(layers - 1))],
-            "accuracy": table(accuracy(scored, real, labels[1])),
-            "control_held_out": table(accuracy(scored, control, shuffled[1])),
-            "control_training": table(accuracy(fitted, control, shuffled[0])),
+            "accuracy": cells(accuracy(scored, real, labels[1])),
+            "control_held_out": cells(accuracy(scored, control, shuffled[1])),
+            "control_training": cells(accuracy(fitted, control, shuffled[0])),
         }
-    share_of_ones = labels[1].double().mean(0)
-    half = int(len(test) / 2)
+    ones = labels[1].double().mean(0)
+    low, high = wilson(len(test) // 2, len(test))
     return {
         "question": "share of held-out pairs whose carry a linear probe reads off one position: "
         "accuracy[carry][layer][position]",
         "fitted_on": len(fresh),
         "scored_on": len(test),
-        "largest_half_interval_95": (wilson(half, len(test))[1] - wilson(half, len(test))[0]) / 2,
-        "carries": [f"out of the {place}" for place in places(context.num_digits)],
-        "majority": torch.maximum(share_of_ones, 1 - share_of_ones).tolist(),
+        "largest_half_interval_95": (high - low) / 2,
+        "carries": [f"out of the {digit}" for digit in digit_names(context.num_digits)],
+        "majority": torch.maximum(ones, 1 - ones).tolist(),
         "positions": {
-            "encoder": source_places(context.num_digits),
-            "decoder": places(context.num_digits + 1),
+            "encoder": source_labels(context.num_digits),
+            "decoder": digit_names(context.num_digits + 1),
         },
         "sides": sides,
     }
 
 
+def first_readable(results: dict, side: str = "encoder") -> list[dict]:
+    """For each carry the first layer after which a probe gets READABLE of the pairs right at some position."""
+    found = []
+    for name, majority, layers in zip(
+        results["carries"], results["majority"], results["sides"][side]["accuracy"], strict=True
+    ):
+        best = [max(layer) for layer in layers]
+        first = next((number for number, value in enumerate(best) if value >= READABLE), None)
+        entry = {"carry": name, "best_by_layer": best, "majority": majority, "first_layer": None, "position": None}
+        if first is not None:
+            entry["first_layer"] = results["sides"][side]["layers"][first]
+            entry["position"] = results["positions"][side][layers[first].index(best[first])]
+        found.append(entry)
+    return found
+
+
+def best_control(results: dict, kind: str) -> float:
+    """The highest share right of any probe on shuffled labels."""
+    return torch.cat([torch.tensor(side[kind]).flatten() for side in results["sides"].values()]).max().item()
+
+
 def draw(results: dict, path: Path, caption: str) -> None:
     """For each carry, layer × position; the last row is the control, its best held-out probe of any carry."""
-    names = [*results["carries"], "control: labels shuffled"]
-    wide = [len(results["positions"][side]) for side in ("encoder", "decoder")]
-    tall = len(results["sides"]["encoder"]["layers"])
-    figure, panels = plt.subplots(
-        len(names), 2, figsize=(3.4 + 0.72 * sum(wide), 1 + (0.9 + 0.33 * tall) * len(names)), width_ratios=wide
-    )
+    shown = spread(len(results["carries"]))  # of long operands not every carry
+    widths = [len(results["positions"][side]) for side in ("encoder", "decoder")]
+    layers = len(results["sides"]["encoder"]["layers"])
+    size = (min(WIDEST, 3.4 + 0.72 * sum(widths)), 1 + (0.9 + 0.33 * layers) * (len(shown) + 1))
+    figure, panels = plt.subplots(len(shown) + 1, 2, figsize=size, width_ratios=widths)
     image = None
-    for row, name in enumerate(names):
-        for column, side in enumerate(("encoder", "decoder")):
-            it, axes = results["sides"][side], panels[row, column]
-            if row < len(results["carries"]):
-                values, title = it["accuracy"][row], f"carry {name} (majority {results['majority'][row]:.2f})"
-            else:
-                values = torch.tensor(it["control_held_out"]).amax(0).tolist()
-                title = f"{name}, best of any carry"
-            image = heatmap(axes, values, it["layers"], results["positions"][side], numbers=True, scale=(0.5, 1.0))
-            axes.set_aspect("auto")
+    for column, (side, cells) in enumerate(results["sides"].items()):
+        tables = [
+            (f"carry {results['carries'][row]} (majority {results['majority'][row]:.2f})", cells["accuracy"][row])
+            for row in shown
+        ]
+        control = torch.tensor(cells["control_held_out"]).amax(0).tolist()
+        tables.append(("control: labels shuffled, best of any carry", control))
+        for axes, (title, values) in zip(panels[:, column], tables, strict=True):
+            image = table(axes, values, cells["layers"], results["positions"][side], True, scale=(0.5, 1.0))
             axes.set_title(title, fontsize=9)
             axes.tick_params(labelsize=8)
-            if row == len(names) - 1:
-                axes.set_xlabel("position in the source" if side == "encoder" else "position that writes")
+        panels[-1, column].set_xlabel("position in the source" if side == "encoder" else "position that writes")
     figure.colorbar(image, ax=panels, label="share of held-out pairs read right", shrink=0.5)
     save(figure, path, caption)
 
 
-def answer(context: Context) -> dict:
+def run(context: Context) -> dict:
     """Write carry/probes.json and .png."""
-    results = context.write("carry/probes.json", probe(context))
-    caption = "Dark: a linear probe reads the carry off this position after this layer. Readable is not yet used."
+    results = context.write("carry/probes.json", measure(context))
+    memorised = best_control(results, "control_training")
+    caption = (
+        "Dark: a linear probe reads the carry off this position after this layer. Readable is not yet used. "
+        f"Shuffled labels, on the probes' own training pairs: at most {memorised:.2f}."
+    )
     draw(results, context.output_dir / "carry/probes.png", context.caption(caption))
     return results
+
+
+def findings(results: dict) -> str:
+    rows = []
+    for entry in first_readable(results):
+        best = ", ".join(f"{value:.1%}" for value in entry["best_by_layer"])
+        where = [entry["first_layer"] or "none", entry["position"] or "-"]
+        rows.append([entry["carry"], *where, best, f"{entry['majority']:.1%}"])
+    return "\n".join(aligned(f"carry|first layer with {READABLE:.0%}|at|best by layer|majority", rows))

@@ -5,7 +5,7 @@
     calculator.add(123456789, 987654321)           # 1111111110, as the model writes it
     calculator.add_many([(1, 2), (10**5000, 7)])   # one batch
 
-Nothing is corrected: what the model writes is what comes back.
+Nothing is corrected: what the model writes is what is returned.
 """
 
 from dataclasses import dataclass
@@ -13,30 +13,36 @@ from pathlib import Path
 
 import torch
 
-from lab import parallel
-from problem1.text.dataset import END, PAD, START, SYMBOLS, Pairs, characters, columns, right_answer, to_number, to_text
-from problem1.text.train import PROBLEM, load_model
+from lab import device as devices
+from lab.files import UserError
+from lab.statistics import margins
+from problem1.text.dataset import END, PAD, START, SYMBOLS, Pairs, characters, columns, decoder_inputs, right_answer
+from problem1.text.model import LONGEST
+from problem1.text.trained import MODEL, load_model
 
-MODEL = PROBLEM / "results" / "text" / "best_model.pth"
-PLACES_AT_ONCE = 50_000  # of a batch, blanks included: some 200 MB
+POSITIONS_AT_ONCE = 50_000  # of a batch, blanks included: some 200 MB
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the model wrote, most significant symbol first, and how sure it was of each symbol."""
+class Prediction:
+    """What the model wrote, the highest digit first, and the logit margin of each symbol."""
 
-    text: str
-    leads: list[float]  # by how much each symbol's logit leads the next best, the END's last of all
-    ended: bool  # whether the model wrote its END in the places it had
+    symbols: list[str]  # digits, if it has learned to add
+    margins: list[float]  # how far each symbol's logit lies above the next best, the END's last of all
+    ended: bool  # whether the model wrote its END in the positions it had
+
+    @property
+    def text(self) -> str:
+        return "".join(self.symbols)
 
     @property
     def number(self) -> int | None:
         """None where the text is not a number."""
-        return to_number(self.text) if self.ended and self.text.isdigit() else None
+        return int(self.text) if self.ended and self.text.isdigit() else None
 
 
 class Calculator:
-    def __init__(self, model: torch.nn.Module, settings):
+    def __init__(self, model: torch.nn.Module, settings: dict):
         self.model, self.settings = model.eval(), settings
 
     def add(self, a: int, b: int) -> int:
@@ -46,61 +52,59 @@ class Calculator:
         """Sums of many pairs, in batches of about the same length."""
         for number in (number for pair in pairs for number in pair):
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise ValueError(f"the model adds whole numbers from 0 on, and {number!r:.60} is none")
-        texts = [(to_text(a), to_text(b)) for a, b in pairs]
+                raise ValueError(f"the model adds whole numbers from 0 on, not {number!r:.60}")
+        texts = [(str(a), str(b)) for a, b in pairs]
         sums = []
-        for pair, answer in zip(texts, self.answer(texts), strict=True):
-            if answer.number is None:
-                raise ArithmeticError(
-                    f"the model wrote no number for {pair[0]:.20} + {pair[1]:.20}: {answer.text!r:.60}"
-                )
-            sums.append(answer.number)
+        for (a, b), prediction in zip(texts, self.predict(texts), strict=True):
+            if prediction.number is None:
+                raise ArithmeticError(f"the model wrote no number for {a:.20} + {b:.20}: {prediction.text!r:.60}")
+            sums.append(prediction.number)
         return sums
 
-    def answer(self, pairs: Pairs) -> list[Answer]:
+    def predict(self, pairs: Pairs) -> list[Prediction]:
         """What the model writes for operands given as decimal strings without leading zeros."""
         by_length = sorted(range(len(pairs)), key=lambda row: max(map(len, pairs[row])))
-        answers: list[Answer | None] = [None] * len(pairs)
+        predictions: dict[int, Prediction] = {}
         batch: list[int] = []
-        for row in by_length:
-            if batch and (len(batch) + 1) * (max(map(len, pairs[row])) + 2) > PLACES_AT_ONCE:
-                self._answer(pairs, batch, answers)
+        for row in [*by_length, None]:
+            full = row is None or (len(batch) + 1) * (max(map(len, pairs[row])) + 2) > POSITIONS_AT_ONCE
+            if batch and full:
+                written = self._generate([pairs[index] for index in batch])
+                predictions |= zip(batch, map(self._read, *written), strict=True)
                 batch = []
             batch.append(row)
-        if batch:
-            self._answer(pairs, batch, answers)
-        return answers
+        return [predictions[row] for row in range(len(pairs))]
 
-    def _answer(self, pairs: Pairs, batch: list[int], answers: list) -> None:
-        tokens, leads = self._generate([pairs[row] for row in batch])
-        for row, written, lead in zip(batch, tokens.tolist(), leads.tolist(), strict=True):
-            ended = END in written
-            length = written.index(END) if ended else len(written)
-            symbols = [SYMBOLS[token] for token in written[:length]]
-            lead = lead[: length + ended]
-            if self.settings.order == "reversed":
-                symbols, lead = symbols[::-1], lead[:length][::-1] + lead[length:]
-            answers[row] = Answer("".join(symbols), lead, ended)
-
-    def _generate(self, pairs: Pairs) -> tuple[torch.Tensor, torch.Tensor]:
-        """Symbols in the order they were written, and their leads: each [B, T]."""
+    def _generate(self, pairs: Pairs) -> tuple[list[list[int]], list[list[float]]]:
+        """Symbols in the order they were written, and their logit margins: each [B, T]."""
         device = next(self.model.parameters()).device
-        if self.settings.scheme == "places":
+        if self.settings["scheme"] == "place_value":
             tokens, logits = self.model.generate(columns(pairs).to(device))
-            best = logits.topk(2).values
-            return tokens, best[..., 0] - best[..., 1]
-        sources = characters(pairs).to(device)
-        longest = 2 + max(len(number) for pair in pairs for number in pair)
-        tokens = self.model.generate(sources, longest, START, (sources != PAD)[:, None, None, :])
-        written = torch.cat([torch.full_like(tokens[:, :1], START), tokens[:, :-1]], 1)
-        with torch.inference_mode():
-            best = self.model(sources, written).topk(2).values
-        return tokens, best[..., 0] - best[..., 1]
+        else:
+            sources = characters(pairs).to(device)
+            if sources.shape[1] > LONGEST and self.settings["scheme"] != "none":
+                raise UserError(
+                    f"this model has positions for {LONGEST:,} characters, and the sum has {sources.shape[1]:,}: "
+                    "choose one trained with --scheme place_value."
+                )
+            longest = 2 + max(len(number) for pair in pairs for number in pair)
+            tokens = self.model.generate(sources, longest, START, (sources != PAD)[:, None, None, :])
+            with torch.inference_mode():
+                logits = self.model(sources, decoder_inputs(tokens))
+        return tokens.tolist(), margins(logits, tokens).tolist()
+
+    def _read(self, tokens: list[int], margins: list[float]) -> Prediction:
+        ended = END in tokens
+        length = tokens.index(END) if ended else len(tokens)
+        symbols, margins = [SYMBOLS[token] for token in tokens[:length]], margins[: length + ended]
+        if self.settings["order"] == "reversed":
+            symbols, margins = symbols[::-1], margins[:length][::-1] + margins[length:]
+        return Prediction(symbols, margins, ended)
 
 
 def load(path: Path | str = MODEL, device: str = "cpu") -> Calculator:
-    return Calculator(*load_model(Path(path), parallel.start(device)))
+    return Calculator(*load_model(Path(path), devices.start(device)))
 
 
-def is_right(pair: tuple[str, str], answer: Answer) -> bool:
-    return answer.ended and answer.text == right_answer(pair)
+def is_right(pair: tuple[str, str], prediction: Prediction) -> bool:
+    return prediction.ended and prediction.text == right_answer(pair)

@@ -2,28 +2,32 @@
 
     input  "123 + 4567 = "     answer "4690"        at most 32 characters of input
 
-For the classic position schemes a sum is the row of its characters, and the answer is written either way round:
-"plain" (4690, most significant digit first) or "reversed" (0964), the order in which carries travel.
-For `places` the operands stand one below the other, as at school, the units first, a blank where a number has ended:
+For the classic position schemes a sum is the row of its characters, and the answer is written in one of two orders:
+"plain" (4690, the highest digit first) or "reversed" (0964, the order in which carries travel).
+For `place_value` the operands stand one below the other, as at school, the units first, a blank where a number has
+ended. A digit's position is its place value: 0 for the units, 1 for the tens.
 
-    place       0  1  2  3  4  5
+    position    0  1  2  3  4  5
     operands    3  2  1  ␣  ␣  ␣
                 7  6  5  4  ␣  ␣
     answer      0  9  6  4  </s>
 
-Rows stay decimal strings as long as possible: they have no length limit and can be read.
+Rows stay decimal strings as long as possible: these have no length limit and can be read.
 """
 
 import json
 import random
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
+from lab.device import rank
 from lab.files import UserError, only_one, read_json, write_text
 
 SYMBOLS = [*"0123456789", "+", "=", " ", "<s>", "</s>", "<pad>"]
@@ -33,6 +37,7 @@ for _token, _symbol in enumerate(SYMBOLS):
     if len(_symbol) == 1:
         CODES[ord(_symbol)] = _token
 
+DEFAULT = Path(__file__).resolve().parents[1] / "data" / "text"  # where the rows are, if no other folder is named
 MAX_DIGITS = 13
 MAX_CHARACTERS = 32  # 13 + 13 digits, " + " and " = "
 SIZES = {"train": 100_000, "val": 2_000, "test": 10_000}
@@ -41,34 +46,13 @@ SEED_OF_DATA = 641
 Pairs = list[tuple[str, str]]  # operands as decimal strings without leading zeros
 
 
-# --- whole numbers and text --------------------------------------------------------------------------------------
-
-
-CHUNK = 4000  # Python refuses to convert more than 4300 digits at once
-BASE = 10**CHUNK
-
-
-def to_text(number: int) -> str:
-    """506 -> "506", for numbers of any length."""
-    chunks = []
-    while number >= BASE:
-        number, low = divmod(number, BASE)
-        chunks.append(str(low).zfill(CHUNK))
-    return str(number) + "".join(reversed(chunks))
-
-
-def to_number(text: str) -> int:
-    """ "506" -> 506, for texts of any length."""
-    head = len(text) % CHUNK
-    number = int(text[:head] or "0")
-    for start in range(head, len(text), CHUNK):
-        number = number * BASE + int(text[start : start + CHUNK])
-    return number
+if hasattr(sys, "set_int_max_str_digits"):
+    sys.set_int_max_str_digits(0)  # Python would refuse to write or read numbers of more than 4,300 digits
 
 
 def right_answer(pair: tuple[str, str]) -> str:
-    """What Python says: the standard that every model is measured by."""
-    return to_text(to_number(pair[0]) + to_number(pair[1]))
+    """The sum as Python computes it."""
+    return str(int(pair[0]) + int(pair[1]))
 
 
 def to_input(pair: tuple[str, str]) -> str:
@@ -84,8 +68,14 @@ def draw_pairs(sizes: dict[str, int], seed: int, max_digits: int = MAX_DIGITS) -
 
     No two of all the sums have the same operands, in either order: they are drawn as one set, mixed and cut up.
     """
+    wanted, numbers = sum(sizes.values()), 10**max_digits
+    exist = numbers * (numbers + 1) // 2
+    if wanted > exist:
+        raise UserError(
+            f"{wanted:,} different sums of numbers of up to {max_digits} digits are wanted, but only {exist:,} exist."
+        )
     source, seen, pairs = random.Random(seed), set(), []
-    while len(pairs) < sum(sizes.values()):
+    while len(pairs) < wanted:
         a, b = (_draw_number(source, max_digits) for _ in range(2))
         if (a, b) not in seen:
             seen |= {(a, b), (b, a)}
@@ -103,26 +93,37 @@ def _draw_number(source: random.Random, max_digits: int) -> int:
     return source.randrange(0 if digits == 1 else 10 ** (digits - 1), 10**digits)
 
 
-def load_or_generate(data_dir: Path, sizes: dict[str, int] = SIZES, max_digits: int = MAX_DIGITS) -> dict[str, Pairs]:
-    """train, val and test; where none of the three files exists they are made first (and that is said)."""
+def generate(data_dir: Path, sizes: dict[str, int] = SIZES, max_digits: int = MAX_DIGITS) -> None:
+    """Write train.json, val.json and test.json."""
+    with only_one(data_dir, "a script that writes data"):
+        for name, pairs in draw_pairs(sizes, SEED_OF_DATA, max_digits).items():
+            rows = [json.dumps({"input": to_input(pair), "target": right_answer(pair)}) for pair in pairs]
+            write_text(Path(data_dir) / f"{name}.json", "[\n" + ",\n".join(rows) + "\n]\n")
+
+
+def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Pairs]:
+    """train, val and test. In the default folder, rows that are missing are generated; any other folder must hold
+    all three files. (Under torchrun the first process generates, and the others wait for it.)"""
     paths = {name: Path(data_dir) / f"{name}.json" for name in SIZES}
-    if not any(path.exists() for path in paths.values()):
-        print(f"no data in {data_dir} yet: generating it")
-        with only_one(data_dir, "a script that writes data"):
-            for name, pairs in draw_pairs(sizes, SEED_OF_DATA, max_digits).items():
-                rows = [json.dumps({"input": to_input(pair), "target": right_answer(pair)}) for pair in pairs]
-                write_text(paths[name], "[\n" + ",\n".join(rows) + "\n]\n")
+    if Path(data_dir) == DEFAULT and rank() == 0 and not any(path.exists() for path in paths.values()):
+        print(f"no data in {data_dir} yet: generating it", flush=True)
+        generate(data_dir)
+    if dist.is_initialized():
+        dist.barrier()
     parts = {name: load(path) for name, path in paths.items()}
     trained = set(parts["train"]) | {(b, a) for a, b in parts["train"]}
     for name in ("val", "test"):
         shared = trained.intersection(parts[name])
         if shared:
             a, b = min(shared)
-            raise UserError(
-                f"{paths[name]} holds {a} + {b}, which train.json holds too: remove the folder {data_dir}, "
-                "and all three files are made anew."
-            )
+            raise UserError(f"{paths[name]} holds {a} + {b}, which train.json holds too: {_remedy(data_dir)}")
     return parts
+
+
+def _remedy(data_dir: Path) -> str:
+    if Path(data_dir) == DEFAULT:
+        return f"remove the folder {data_dir}, and it is generated again."
+    return "correct it, or leave out --data-dir."
 
 
 ROW = re.compile(r"(0|[1-9][0-9]*) \+ (0|[1-9][0-9]*) = ")
@@ -130,7 +131,7 @@ ROW = re.compile(r"(0|[1-9][0-9]*) \+ (0|[1-9][0-9]*) = ")
 
 def load(path: Path) -> Pairs:
     """The sums of one file, every row checked: a wrong sum would teach a wrong model."""
-    remedy = f"mend it, or remove the folder {Path(path).parent}, and it is made anew."
+    remedy = _remedy(Path(path).parent)
     rows = read_json(path, remedy)
     if not isinstance(rows, list) or not rows:
         raise UserError(f"{path} must hold a list of at least one row: {remedy}")
@@ -166,12 +167,12 @@ def to_tokens(texts: list[str], width: int, fill: int) -> Tensor:
 
 
 def columns(pairs: Pairs) -> Tensor:
-    """Operands by place, the units first: [N, P, 2], blank beyond their ends.
+    """Operands by position, the units first: [N, P, 2], blank beyond their ends.
 
-    Two places more than the longest operand has: one for the last carry, one for the end of the answer.
+    Two positions more than the longest operand has digits: one for the last carry, one for the end of the answer.
     """
-    places = 2 + max(len(number) for pair in pairs for number in pair)
-    operands = [to_tokens([pair[side][::-1] for pair in pairs], places, BLANK) for side in (0, 1)]
+    positions = 2 + max(len(number) for pair in pairs for number in pair)
+    operands = [to_tokens([pair[side][::-1] for pair in pairs], positions, BLANK) for side in (0, 1)]
     return torch.stack(operands, dim=2)
 
 
@@ -181,7 +182,7 @@ def characters(pairs: Pairs) -> Tensor:
     return to_tokens(inputs, max(map(len, inputs)), PAD)
 
 
-def answers(pairs: Pairs, order: str, width: int) -> Tensor:
+def encode_answers(pairs: Pairs, order: str, width: int) -> Tensor:
     """Right answers with their END: [N, width], padded on the right."""
     texts = [right_answer(pair) for pair in pairs]
     tokens = to_tokens([text[::-1] if order == "reversed" else text for text in texts], width, PAD)
@@ -190,13 +191,13 @@ def answers(pairs: Pairs, order: str, width: int) -> Tensor:
 
 
 def encode(pairs: Pairs, scheme: str, order: str) -> tuple[Tensor, Tensor]:
-    """What a model of this scheme reads and should answer: sources [N, P, 2] or [N, S], targets [N, T]."""
-    sources = columns(pairs) if scheme == "places" else characters(pairs)
+    """What a model of this scheme reads and should write: sources [N, P, 2] or [N, S], targets [N, T]."""
+    sources = columns(pairs) if scheme == "place_value" else characters(pairs)
     width = 2 + max(len(number) for pair in pairs for number in pair)
-    return sources, answers(pairs, order, width)
+    return sources, encode_answers(pairs, order, width)
 
 
-def written_before(targets: Tensor) -> Tensor:
+def decoder_inputs(targets: Tensor) -> Tensor:
     """What the decoder reads while it predicts `targets`: the start token, then all symbols but the last."""
     return torch.cat([torch.full_like(targets[:, :1], START), targets[:, :-1]], 1)
 
@@ -204,7 +205,7 @@ def written_before(targets: Tensor) -> Tensor:
 def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Loss and exact match of each row: [B], [B]. As in problem1/dataset.py, exact match of greedy decoding."""
     sources, targets = batch
-    logits = model(sources, written_before(targets))
+    logits = model(sources, decoder_inputs(targets))
     losses = F.cross_entropy(logits.transpose(1, 2), targets, reduction="none", ignore_index=PAD)
     counts = targets != PAD
     return losses.sum(1) / counts.sum(1), ((logits.argmax(-1) == targets) | ~counts).all(1)
@@ -217,11 +218,11 @@ def random_pairs(digits: int, count: int, seed: int) -> Pairs:
     """Both operands of exactly `digits` digits, each digit but the first drawn evenly from 0 to 9."""
     source = random.Random(seed)
     low, high = 0 if digits == 1 else 10 ** (digits - 1), 10**digits
-    return [(to_text(source.randrange(low, high)), to_text(source.randrange(low, high))) for _ in range(count)]
+    return [(str(source.randrange(low, high)), str(source.randrange(low, high))) for _ in range(count)]
 
 
 def chain_pairs(digits: int, count: int, seed: int) -> Pairs:
-    """A carry through every place: the units make 10 to 18, every other place makes 9 and passes it on."""
+    """A carry through every digit: the units make 10 to 18, every other pair of digits makes 9 and passes it on."""
     source, pairs = random.Random(seed), []
     for _ in range(count):
         units = source.randint(1, 9)

@@ -1,6 +1,6 @@
-"""Where the twelve heads of the places model look, and what the model loses without each.
+"""Where each head of the place-value model attends, and what the model loses without it (zero ablation).
 
-A head's window has two to four places, so its whole pattern is one row of a small table.
+A head's window has two or four slots, so its whole pattern is one row of a small table.
 """
 
 from pathlib import Path
@@ -9,53 +9,61 @@ import torch
 
 from lab.figures import heatmap, plt, save
 from lab.hooks import HeadHooks, zero
-from problem1.text.dataset import PAD, Pairs, encode, written_before
+from problem1.text.dataset import PAD, Pairs, decoder_inputs, encode
 from problem1.text.lengths import share
 
-# What stands in the windows, in the order of the weights.
+# What stands in the windows, in the order of the weights, by module ("encoder.0.self" -> "encoder self").
 WINDOWS = {
-    "encoder.0.self": ["itself", "other operand"],
-    "decoder.0.self": ["one before", "last symbol"],
-    "decoder.0.cross": ["a, place below", "b, place below", "a, own place", "b, own place"],
+    "encoder self": ["itself", "other operand"],
+    "decoder self": ["one before", "last symbol"],
+    "decoder cross": ["a, position below", "b, position below", "a, own position", "b, own position"],
 }
 
 
-@torch.no_grad()
-def study(model, pairs: Pairs) -> dict:
-    """{"decoder.0.cross.head2": {"looks": {"a, own place": 0.5, …}, "exact_match_without": {…}}, …}"""
-    columns, targets = encode(pairs, "places", "reversed")
-    steps, written = targets != PAD, written_before(targets)
+def window_of(module: str) -> list[str]:
+    stack, _, kind = module.split(".")
+    return WINDOWS[f"{stack} {kind}"]
 
-    def right(hooks: HeadHooks) -> int:
+
+@torch.no_grad()
+def run(model, pairs: Pairs) -> dict:
+    """{"heads": {"decoder.0.cross.head2": {"attention": {"a, own position": 0.5, …}, "exact_match_without": {…}}}}"""
+    columns, targets = encode(pairs, "place_value", "reversed")
+    steps, written = targets != PAD, decoder_inputs(targets)
+
+    def right(hooks: HeadHooks) -> dict:
         predicted = model(columns, written, hooks).argmax(-1)
         hooks.check()
-        return int(((predicted == targets) | ~steps).all(1).sum())
+        return share(int(((predicted == targets) | ~steps).all(1).sum()), len(pairs))
 
     hooks = HeadHooks()
-    out = {"all_heads": share(right(hooks), len(pairs)), "heads": {}}
-    for module, window in WINDOWS.items():
-        pattern = hooks.patterns[module]
-        if module == "encoder.0.self":  # [B·P, H, 2, 2]: each operand's digit looks at itself and at the other
+    out = {"sums": len(pairs), "all_heads": right(hooks), "heads": {}}
+    for module, pattern in hooks.patterns.items():
+        if module.startswith("encoder"):  # [B·P, H, 2, 2]: each operand's digit attends to itself and to the other
             pattern = torch.stack([pattern[..., 0, :], pattern[..., 1, :].flip(-1)]).mean(0)
             pattern = pattern.unflatten(0, targets.shape).transpose(1, 2)
-        for head in range(pattern.shape[1]):
+        for head in range(pattern.shape[1]):  # [B, H, P, window]
             name = f"{module}.head{head}"
-            looks = pattern[:, head][steps].mean(0).tolist()
-            without = right(HeadHooks({name: zero}, record=False))
+            attention = pattern[:, head][steps].mean(0).tolist()
             out["heads"][name] = {
-                "looks": dict(zip(window, looks, strict=True)),
-                "exact_match_without": share(without, len(pairs)),
+                "attention": dict(zip(window_of(module), attention, strict=True)),
+                "exact_match_without": right(HeadHooks({name: zero}, record=False)),
             }
     return out
 
 
 def draw(numbers: dict, path: Path) -> None:
-    """Three tables of mean attention, from heads.json; beside each head the exact match without it."""
-    figure, panels = plt.subplots(1, 3, figsize=(10.5, 4.2), width_ratios=[2, 2, 4])
-    for axes, (module, window) in zip(panels, WINDOWS.items(), strict=True):
-        heads = {name: head for name, head in numbers["heads"].items() if name.startswith(module)}
-        values = [list(head["looks"].values()) for head in heads.values()]
-        labels = [f"head{name[-1]}\n{head['exact_match_without']['share']:.1%} without" for name, head in heads.items()]
+    """One table of mean attention for each module; beside each head the exact match without it."""
+    modules: dict[str, dict] = {}
+    for name, head in numbers["heads"].items():
+        modules.setdefault(name.rpartition(".")[0], {})[name] = head
+    widths = [len(window_of(module)) for module in modules]
+    figure, panels = plt.subplots(1, len(modules), figsize=(1.3 * sum(widths), 4.2), width_ratios=widths)
+    for axes, (module, heads) in zip(panels, modules.items(), strict=True):
+        window = window_of(module)
+        values = [list(head["attention"].values()) for head in heads.values()]
+        shares = [head["exact_match_without"]["share"] for head in heads.values()]
+        labels = [f"head{number}\n{without:.1%} without" for number, without in enumerate(shares)]
         image = heatmap(axes, values, labels, window, numbers=True)
         axes.set_xticks(range(len(window)), [text.replace(", ", ",\n").replace(" ", "\n", 1) for text in window])
         axes.set_title(module)
@@ -63,6 +71,6 @@ def draw(numbers: dict, path: Path) -> None:
     save(
         figure,
         path,
-        "Mean attention over the test sums inside each head's window. Beside each head: exact match when it is set "
-        f"to zero (with all heads: {numbers['all_heads']['share']:.1%}).",
+        "Mean attention over the test sums inside each head's window. Beside each head: exact match when its output "
+        f"is set to zero (with all heads: {numbers['all_heads']['share']:.1%}).",
     )

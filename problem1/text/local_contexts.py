@@ -1,7 +1,7 @@
-"""What one place of a sum can look like to the places model: every local situation, each with a sum that contains it.
+"""All that one step of a sum can look like to the place-value model: every local context, with a sum that contains it.
 
-Sums are grown from the first place upwards. How a sum goes on depends on its last place and the carry alone, so
-the places that can occur are soon all found, and with them all situations: a place, and what stands above it.
+Sums are grown from the units upwards. How a sum goes on depends on its last position and the carry alone, so all
+positions that can occur are soon found, and with them all local contexts: a position, and what stands above it.
 """
 
 from collections import deque
@@ -11,45 +11,46 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from problem1.text.dataset import BLANK, END, PAD, START, SYMBOLS, written_before
+from problem1.text.dataset import BLANK, END, PAD, START, SYMBOLS, decoder_inputs
 
-ABSENT = PAD  # stands for "there is nothing": below the first place, before the first symbol
+ABSENT = PAD  # stands for "there is nothing": below the first position, before the first symbol
 DIGITS = tuple(range(10))
 
 
-class Situation(NamedTuple):
+class LocalContext(NamedTuple):
     """All that decoder position t sees, as tokens."""
 
-    a: int  # at place t: a digit, or BLANK where the operand has ended
+    a: int  # at position t: a digit, or BLANK where the operand has ended
     b: int
-    a_below: int  # at place t-1: ABSENT where t is the first place
+    a_below: int  # at position t-1: ABSENT where t is the first
     b_below: int
-    last: int  # the symbol at place t-1 of the answer, START at the first place
-    before_last: int  # and at place t-2: START at the second place, ABSENT at the first
+    last: int  # the answer's symbol at position t-1, START at the first position
+    before_last: int  # and at position t-2: START at the second position, ABSENT at the first
 
     @property
     def kind(self) -> str:
         if self.last == START:
-            return "first place"
+            return "first position"
         if self.before_last == START:
-            return "second place"
+            return "second position"
         blanks = (self.a == BLANK) + (self.b == BLANK)
-        return ("both operands go on", "one operand has ended", "both operands have ended")[blanks]
+        return PAST_THE_SECOND[blanks]
 
     def __str__(self) -> str:
         a, b, a_below, b_below, last, before = ("nothing" if s == ABSENT else SYMBOLS[s] for s in self)
-        return f"at its place [{a}] and [{b}], below [{a_below}] and [{b_below}], written [{last}] after [{before}]"
+        return f"digits [{a}] and [{b}], below these [{a_below}] and [{b_below}], written last [{before}] [{last}]"
 
 
-KINDS = ("first place", "second place", "both operands go on", "one operand has ended", "both operands have ended")
+PAST_THE_SECOND = ("both operands go on", "one operand has ended", "both operands have ended")
+KINDS = ("first position", "second position", *PAST_THE_SECOND)
 
 
-class Place(NamedTuple):
-    """One place of a sum, with what of the places below decides how it goes on."""
+class Position(NamedTuple):
+    """One position of a sum, with what decides how the sum goes on."""
 
     a: int
     b: int
-    last: int  # symbol of the answer at the place below
+    last: int  # symbol of the answer one position below
     carry: int  # that comes in
 
     def symbol(self) -> tuple[int, int]:
@@ -68,63 +69,57 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=2)
-def every_situation(digits: tuple[int, ...] = DIGITS) -> dict[Situation, tuple[str, str]]:
-    """Each situation that can occur in sums of numbers with these digits (1 must be one), with a shortest such sum."""
-    found: dict[Situation, tuple[str, str]] = {}
-    below: dict[Place, Place | None] = {}  # how a place was first reached
-    queue: deque[Place] = deque()
+def every_local_context(digits: tuple[int, ...] = DIGITS) -> dict[LocalContext, tuple[str, str]]:
+    """Each local context of sums of numbers with these digits (1 must be one), with a shortest sum that has it."""
+    found: dict[LocalContext, tuple[str, str]] = {}
+    below: dict[Position, Position | None] = {}  # how a position was first reached
+    queue: deque[Position] = deque()
 
-    def reach(place: Place, situation: Situation, parent: Place | None) -> None:
-        if situation not in found:
-            found[situation] = _sum_with(place, parent, below)
-        if place not in below and place.symbol()[0] != END:
-            below[place] = parent
-            queue.append(place)
+    def reach(position: Position, context: LocalContext, parent: Position | None) -> None:
+        if context not in found:
+            found[context] = _sum_with(position, parent, below)
+        if position not in below and position.symbol()[0] != END:
+            below[position] = parent
+            queue.append(position)
 
     for a in digits:
         for b in digits:
-            reach(Place(a, b, START, 0), Situation(a, b, ABSENT, ABSENT, START, ABSENT), None)
+            reach(Position(a, b, START, 0), LocalContext(a, b, ABSENT, ABSENT, START, ABSENT), None)
     while queue:
-        place = queue.popleft()
-        symbol, carry = place.symbol()
-        for a in place.above(place.a, digits):
-            for b in place.above(place.b, digits):
-                here = Place(a, b, symbol, carry)
-                reach(here, Situation(a, b, place.a, place.b, symbol, place.last), place)
+        position = queue.popleft()
+        symbol, carry = position.symbol()
+        for a in position.above(position.a, digits):
+            for b in position.above(position.b, digits):
+                context = LocalContext(a, b, position.a, position.b, symbol, position.last)
+                reach(Position(a, b, symbol, carry), context, position)
     return found
 
 
-def _sum_with(top: Place, parent: Place | None, below: dict[Place, Place | None]) -> tuple[str, str]:
-    """The operands whose highest places are `top`; a 1 on top of what would be a leading zero."""
+def _sum_with(top: Position, parent: Position | None, below: dict[Position, Position | None]) -> tuple[str, str]:
+    """The operands whose highest position is `top`; a 1 on top of what would be a leading zero."""
     chain = [top]
     while parent is not None:
         chain.append(parent)
         parent = below[parent]
     operands = []
     for side in (0, 1):
-        digits = "".join(str(place[side]) for place in chain if place[side] != BLANK)
+        digits = "".join(str(position[side]) for position in chain if position[side] != BLANK)
         operands.append("1" + digits if digits[0] == "0" and len(digits) > 1 else digits)
     return operands[0], operands[1]
 
 
-# --- situations in tensors ---------------------------------------------------------------------------------------
+# --- local contexts in tensors -----------------------------------------------------------------------------------
 
 
-def codes(situations: Tensor) -> Tensor:
-    """[…, 6] -> one number for each situation […]"""
-    return (situations * 16 ** torch.arange(6)).sum(-1)
+def codes(contexts: Tensor) -> Tensor:
+    """[…, 6] -> one number for each local context […]"""
+    return (contexts * 16 ** torch.arange(6)).sum(-1)
 
 
-def situations_in(columns: Tensor, targets: Tensor) -> Tensor:
+def local_contexts_in(columns: Tensor, targets: Tensor) -> Tensor:
     """What stands in the window of each decoder position: [N, P, 2] and [N, P] -> [N, P, 6]"""
-    written = written_before(targets)
+    read = decoder_inputs(targets)
     absent = torch.full_like(columns[:, :1], ABSENT)
-    return torch.cat(
-        [
-            columns,
-            torch.cat([absent, columns[:, :-1]], 1),
-            written.unsqueeze(2),
-            torch.cat([absent[:, :, 0], written[:, :-1]], 1).unsqueeze(2),
-        ],
-        2,
-    )
+    below = torch.cat([absent, columns[:, :-1]], 1)
+    read_before = torch.cat([absent[:, :, 0], read[:, :-1]], 1)
+    return torch.cat([columns, below, read.unsqueeze(2), read_before.unsqueeze(2)], 2)

@@ -1,9 +1,9 @@
-"""The models of the text task by the name of their position scheme, and how they are rebuilt from a checkpoint.
+"""The position schemes of the text task.
 
-places      a digit's position is its place value, attention is local       (places.py)
-sinusoidal  the fixed waves of Vaswani et al. 2017, one for each character
-learned     a free vector for each character's position
-none        no positions: only the causal mask of the decoder tells order
+place_value   a digit's position is its place value, attention is local       (place_value.py)
+sinusoidal    the fixed waves of Vaswani et al. 2017, one for each character
+learned       a free vector for each character's position
+none          no positions: only the causal mask of the decoder gives order
 """
 
 import torch
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from problem1.model import PositionalEncoding, Seq2SeqTransformer
 from problem1.text.dataset import PAD, VOCAB_SIZE
-from problem1.text.place_value import PlacesTransformer
 
-SCHEMES = ("places", "sinusoidal", "learned", "none")
-LONGEST = 2100  # characters that the position tables of the classic schemes reach
+CLASSIC = ("sinusoidal", "learned", "none")
+SCHEMES = ("place_value", *CLASSIC)
+LONGEST = 2100  # positions in the tables of the classic schemes
 
 
 class LearnedPositions(nn.Module):
-    """x + a free vector for each position. Those beyond the training length stay as they were drawn at first."""
+    """x + a free vector for each position. Those beyond the training length keep their random first values."""
 
     def __init__(self, d_model: int, max_len: int):
         super().__init__()
@@ -36,7 +36,7 @@ class NoPositions(nn.Module):
 
 
 class ClassicTransformer(Seq2SeqTransformer):
-    """The encoder and decoder of the digits task over characters, with one of three ways to tell positions."""
+    """The encoder and decoder of the digits task over characters, with one of three position schemes."""
 
     def __init__(self, scheme: str, d_model: int, num_heads: int, num_layers: int, d_ff: int, dropout: float):
         super().__init__(VOCAB_SIZE, d_model, num_heads, num_layers, num_layers, d_ff, dropout, LONGEST)
@@ -47,10 +47,5 @@ class ClassicTransformer(Seq2SeqTransformer):
         }[scheme]()
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        """characters [B, S], written before [B, T] -> logits [B, T, vocab]; padding of the source is not seen."""
+        """characters [B, S], written before [B, T] -> logits [B, T, vocab]; padding of the source is masked."""
         return super().forward(src, tgt, (src != PAD)[:, None, None, :])
-
-
-def build(settings) -> nn.Module:
-    shape = (settings.d_model, settings.num_heads, settings.num_layers, settings.d_ff, settings.dropout)
-    return PlacesTransformer(*shape) if settings.scheme == "places" else ClassicTransformer(settings.scheme, *shape)

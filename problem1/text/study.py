@@ -1,131 +1,98 @@
 """Train every position scheme with several seeds and measure how far each gets: the numbers of the comparison.
 
-    python problem1/text/study.py                # 5 seeds of places, 3 of each classic scheme in both orders
-    python problem1/text/study.py --jobs 4       # four runs side by side, one thread each
+    python problem1/text/study.py                        # 5 seeds of place_value, 3 of each classic scheme and order
+    torchrun --nnodes=2 … problem1/text/study.py         # shared between machines with a common folder
 
-Same rows, width, layers and steps for all; `places` of every seed is put to the proof as well. With --longer-seeds 1
-sinusoidal and learned are trained once more with twice the layers and five times the steps (about ten minutes each).
-Writes results/text/length_generalisation.json and .png, and each run's log to results/text/seeds/. A run that is
-there with the same settings is not trained again (remove its folder to have that), and measured again only when the
-code that measures it has changed.
+Same rows, width, layers and steps for all; place_value models of every seed are put to the proof as well. Writes
+results/text/length_generalisation.json and .png, and each run to results/text/seeds/. Runs that are finished are
+kept, and a study that was stopped goes on.
 """
 
-import contextlib
-import io
-import multiprocessing
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from lab import device, jobs
 from lab.figures import COLOURS, LINES, MARKS, plt, save
-from lab.files import read_json, write_json
-from lab.provenance import code_digest, provenance
+from lab.files import versions, write_json
 from lab.settings import as_plain, parse, run, setting
-from problem1.text import train
-from problem1.text.dataset import MAX_CHARACTERS, load_or_generate
+from problem1.text import proof
+from problem1.text.dataset import DEFAULT, MAX_CHARACTERS, load_or_generate
 from problem1.text.lengths import CLASSIC_LENGTHS, by_length
-from problem1.text.proof import prove
+from problem1.text.model import CLASSIC
+from problem1.text.trained import MODEL, load_model
 
-RESULTS = train.PROBLEM / "results" / "text"
-CLASSIC = ("sinusoidal", "learned", "none")
-ORDERS = ("reversed", "plain")
 HERE = Path(__file__).resolve().parent
-MEASURED_BY = [HERE / f"{name}.py" for name in ("lengths", "proof", "situations", "places", "model", "dataset")]
+ORDERS = ("reversed", "plain")
 KINDS = {"random": "random operands", "chain": "a carry through every digit"}
+SHARED = {  # the flags of train.py that are the same in every run
+    "batch_size": 128,
+    "epoch_rows": 12_800,
+    "lr": 2e-3,
+    "d_model": 64,
+    "num_heads": 4,
+    "num_layers": 1,
+    "d_ff": 256,
+    "dropout": 0.0,
+    "weight_decay": 0.5,
+}
 
 
 @dataclass(frozen=True)
 class Settings:
-    seeds: int = setting(5, "seeds of places: 0, 1, …", minimum=1)
+    seeds: int = setting(5, "seeds of place_value: 0, 1, …", minimum=1)
     classic_seeds: int = setting(3, "seeds of each classic scheme in each order", minimum=0)
-    longer_seeds: int = setting(0, "seeds of the longer runs of sinusoidal and learned", minimum=0)
-    epochs: int = setting(train.Settings.epochs, "epochs of every run (the longer ones: five times as many)", minimum=1)
-    samples: int = setting(1000, "most sums asked at each length, of each kind", minimum=1)
-    jobs: int = setting(2, "runs at the same time, one thread each", minimum=1, maximum=256)
-    data_dir: Path = setting(train.Settings.data_dir, "folder of the rows", metavar="DIR")
-    output_dir: Path = setting(RESULTS, "folder for the comparison and, in seeds/, its runs", metavar="DIR")
+    epochs: int = setting(16, "epochs of every run", minimum=1)
+    samples: int = setting(1000, "most sums at each length, of each kind", minimum=1)
+    workers: int = setting(0, "runs at the same time, one thread each (0: one for each core)", minimum=0)
+    output_dir: Path = setting(MODEL.parent, "folder for the comparison and, in seeds/, its runs", metavar="DIR")
 
 
-def all_runs(settings: Settings) -> dict[str, train.Settings]:
-    """Every run by its name, the quick and important ones first."""
-    base = train.Settings(data_dir=settings.data_dir, epochs=settings.epochs, device="cpu")
-    runs = {f"places, seed {seed}": replace(base, seed=seed) for seed in range(settings.seeds)}
+def all_runs(settings: Settings) -> list[jobs.Job]:
+    """Every run, the quick and important ones first."""
+    runs = [("place_value", "reversed", seed) for seed in range(settings.seeds)]
     for seed in range(settings.classic_seeds):
-        for scheme in CLASSIC:
-            for order in ORDERS:
-                runs[f"{scheme}, {order}, seed {seed}"] = replace(base, scheme=scheme, order=order, seed=seed)
-    for seed in range(settings.longer_seeds):
-        for scheme in ("sinusoidal", "learned"):
-            longer = replace(base, scheme=scheme, seed=seed, num_layers=2, epochs=5 * settings.epochs)
-            runs[f"{scheme}, reversed, longer, seed {seed}"] = longer
+        runs += [(scheme, order, seed) for scheme in CLASSIC for order in ORDERS]
+    out = []
+    for scheme, order, seed in runs:
+        group = scheme if scheme == "place_value" else f"{scheme}, {order}"
+        folder = settings.output_dir / "seeds" / f"{group}-seed{seed}".replace(", ", "-")
+        flags = {"scheme": scheme, "order": order, "seed": seed, "epochs": settings.epochs, **SHARED}
+        values, paths = {"flags": flags, "samples": settings.samples}, {"folder": folder, "data_dir": DEFAULT}
+        out.append(jobs.Job(f"{group}, seed {seed}", train_and_measure, values, folder / "measured.json", paths))
+    return out
+
+
+def train_and_measure(flags: dict, samples: int, folder: Path, data_dir: Path) -> dict:
+    log = jobs.train_once(HERE / "train.py", flags, folder, data_dir=data_dir)
+    model, settings = load_model(folder / "best_model.pth")
+    local = settings["scheme"] == "place_value"
     return {
-        name: replace(its, output_dir=settings.output_dir / "seeds" / name.replace(", ", "-").replace(" ", ""))
-        for name, its in runs.items()
-    }
-
-
-def one_run(job: tuple[str, train.Settings, int]) -> dict:
-    """Train (if that has not been done), measure, prove; in a process of its own."""
-    name, settings, samples = job
-    torch.set_num_threads(1)
-    log_path, measured_path = settings.output_dir / "training_log.json", settings.output_dir / "measured.json"
-    log, measured = (read_json(path, "remove it.") if path.exists() else {} for path in (log_path, measured_path))
-    trained = all(log.get("config", {}).get(name) == value for name, value in as_plain(settings).items())
-    stamp = {"samples": samples, "measured_by": {path.name: code_digest(path) for path in MEASURED_BY}}
-    if trained and {"test_loss": log["test_loss"], **stamp}.items() <= measured.items():
-        return measured
-    if not trained or not (settings.output_dir / "best_model.pth").exists():
-        with contextlib.redirect_stdout(io.StringIO()):
-            train.main(settings)
-        log = read_json(log_path, "remove it.")
-    model, _ = train.load_model(settings.output_dir / "best_model.pth")
-    measured = {
-        "name": name,
-        **stamp,
-        "test_loss": log["test_loss"],
-        "scheme": settings.scheme,
-        "order": settings.order,
-        "seed": settings.seed,
-        "longer": ", longer" in name,
-        "num_layers": settings.num_layers,
         "parameters": log["parameters"],
-        "steps": settings.epochs * -(-settings.epoch_rows // settings.batch_size),
-        "training_seconds": log["seconds"],
+        "steps": flags["epochs"] * -(-flags["epoch_rows"] // flags["batch_size"]),
         "first_perfect_epoch": log["first_perfect_epoch"],
+        "test_loss": log["test_loss"],
         "test_acc": log["test_acc"],
         "lengths": by_length(model, settings, samples),
-        "proof": _short(prove(model)) if settings.scheme == "places" else None,
+        "proof": single_numbers(proof.run(model)) if local else None,
     }
-    write_json(measured_path, measured)
-    return measured
 
 
-def _short(proof: dict) -> dict:
-    """What the comparison keeps of a proof: its single numbers."""
-    return {name: value for name, value in proof.items() if not isinstance(value, list | dict)}
+def single_numbers(found: dict) -> dict:
+    return {name: value for name, value in found.items() if not isinstance(value, list | dict)}
 
 
-def group_of(measured: dict) -> str:
-    """The curve a run belongs to: "sinusoidal, reversed"."""
-    if measured["scheme"] == "places":
-        return "places"
-    return f"{measured['scheme']}, {measured['order']}" + (", longer" if measured["longer"] else "")
-
-
-def summary(runs: list[dict]) -> dict:
-    """Seeds of a kind together: {"places": {"random": {"32": {"mean", "low", "high", "seeds"}}, "chain": …}}.
+def summary(runs: dict[str, dict]) -> dict:
+    """Seeds of a kind together: {"place_value": {"random": {"32": {"mean", "low", "high", "seeds"}}, "chain": …}}.
 
     `low` and `high` enclose the 95% Wilson intervals of all seeds, and so both kinds of chance.
     """
     out: dict[str, dict] = {}
-    for group in dict.fromkeys(map(group_of, runs)):
-        members = [measured for measured in runs if group_of(measured) == group]
+    groups = {name: name.rpartition(", seed ")[0] for name in runs}
+    for group in dict.fromkeys(groups.values()):
+        members = [measured for name, measured in runs.items() if groups[name] == group]
         out[group] = {"seeds": len(members), "test_acc": [measured["test_acc"] for measured in members]}
         for kind in KINDS:
             out[group][kind] = {}
@@ -140,62 +107,59 @@ def summary(runs: list[dict]) -> dict:
     return out
 
 
-def draw(numbers: dict, path: Path) -> None:
-    """Exact match against input length from length_generalisation.json: random operands, full carry chains."""
-    groups = numbers["groups"]
+def draw(groups: dict, path: Path) -> None:
+    """Exact match against input length: random operands, full carry chains."""
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
-        for number, (group, its) in enumerate(groups.items()):
-            lengths = [int(length) for length in its[kind]]
-            points = its[kind].values()
+        for number, (name, group) in enumerate(groups.items()):
+            lengths, points = [int(length) for length in group[kind]], group[kind].values()
             style = {"color": COLOURS[number], "marker": MARKS[number], "linestyle": LINES[number]}
-            axes.plot(lengths, [point["mean"] for point in points], **style, label=f"{group} ({its['seeds']})")
+            axes.plot(lengths, [point["mean"] for point in points], **style, label=f"{name} ({group['seeds']})")
             low, high = ([point[end] for point in points] for end in ("low", "high"))
             axes.fill_between(lengths, low, high, color=COLOURS[number], alpha=0.15, linewidth=0)
-        axes.axvline(numbers["training_characters"], color="#999999", linewidth=1)
-        ticks = [int(length) for length in groups["places"][kind]]
+        axes.axvline(MAX_CHARACTERS, color="#999999", linewidth=1)
+        ticks = [int(length) for length in groups["place_value"][kind]]
         axes.set_xscale("log")
         axes.set_xticks(ticks, [tick if tick & (tick - 1) == 0 or tick > 512 else "" for tick in ticks])
         axes.minorticks_off()
         axes.set(xlabel="characters of input", title=title)
     panels[0].set(ylabel="exact match", ylim=(-0.03, 1.03))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right", title="scheme, order (seeds)")
-    exact = [group for group, its in groups.items() if all(p["mean"] == 1 for k in KINDS for p in its[k].values())]
+    exact = [
+        name for name, group in groups.items() if all(p["mean"] == 1 for kind in KINDS for p in group[kind].values())
+    ]
     save(
         figure,
         path,
-        "All trained on at most 32 characters (grey line); classic schemes asked up to "
+        f"All trained on at most {MAX_CHARACTERS} characters (grey line); classic schemes evaluated up to "
         f"{max(CLASSIC_LENGTHS)}. Line: mean of the seeds; band: their 95% intervals. "
         f"Without an error at every length: {', '.join(exact) or 'none'}.",
     )
 
 
-def write(runs: list[dict], settings: Settings) -> None:
-    """After every run, so that a study that is stopped leaves what it has found."""
+def main(settings: Settings) -> None:
+    device.start("cpu")
+    load_or_generate()
+    work = all_runs(settings)
+    runs = {job.name: result for job, result in zip(work, jobs.run(work, settings.workers), strict=True)}
+    if device.rank() > 0:
+        return
+    for name, measured in runs.items():
+        found = measured["proof"]
+        proven = f", proven exact: {found['proven']}, margin {found['smallest_margin']:.1f}" if found else ""
+        print(f"{name}: {measured['test_acc']:.2%} of the test sums{proven}")
     numbers = {
         "training_characters": MAX_CHARACTERS,
         "groups": summary(runs),
-        "runs": runs,
-        "config": as_plain(settings),
+        "runs": [{"name": name, **measured} for name, measured in runs.items()],
+        "config": {name: value for name, value in as_plain(settings).items() if name != "workers"},
         "seed": 0,
-        **provenance(),
+        "versions": versions(),
     }
-    write_json(settings.output_dir / "length_generalisation.json", numbers)
-    draw(numbers, settings.output_dir / "length_generalisation.png")
-
-
-def main(settings: Settings) -> None:
-    load_or_generate(settings.data_dir)
-    jobs = [(name, its, settings.samples) for name, its in all_runs(settings).items()]
-    runs = []
-    with ProcessPoolExecutor(settings.jobs, multiprocessing.get_context("spawn")) as pool:
-        bar = tqdm(pool.map(one_run, jobs), total=len(jobs), desc="runs", unit="run", disable=None)
-        for measured in bar:
-            proof = measured["proof"]
-            said = f", proven exact: {proof['proven']}, margin {proof['smallest_margin']:.1f}" if proof else ""
-            bar.write(f"{measured['name']}: {measured['test_acc']:.2%} of the test sums{said}", file=sys.stdout)
-            runs.append(measured)
-            write(runs, settings)
+    path = settings.output_dir / "length_generalisation.json"
+    write_json(path, numbers)
+    draw(numbers["groups"], path.with_suffix(".png"))
+    print(f"everything is in {path}")
 
 
 if __name__ == "__main__":

@@ -9,101 +9,95 @@ import torch
 from torch import Tensor
 
 from lab import figures
-from problem2.analysis.mechanism import TRAINED
-from problem2.positional_encoding import (
-    SCHEMES,
-    PositionScheme,
-    frequencies,
-    get_positional_encoding,
-    visualize_positional_encoding,
-)
+from problem2.analysis.context import Context
+from problem2.positional_encoding import SCHEMES, PositionScheme, frequencies, get_positional_encoding
 
-PLACES = 48
+POSITIONS = 48
 
 
 @torch.no_grad()
-def picture(name: str, scheme: PositionScheme) -> dict:
-    """{"kind", "values": [48 places][…]}: what a scheme does to the first 48 places, as numbers for a picture."""
-    width = PLACES
-    positions = scheme.positions(torch.tensor([width]), width).float().reshape(-1)
-    bias, visible = scheme.bias(positions), scheme.visible(width)
+def describe(name: str, scheme: PositionScheme, device: torch.device | str = "cpu") -> tuple[str, Tensor | None]:
+    """What a scheme does to the first 48 positions: ("codes", "rotation", "bias" or "nothing", values [48, …]).
+
+    device: where the scheme is. What may not be attended to is NaN.
+    """
+    width = POSITIONS
+    positions = scheme.positions(torch.full((1,), width, device=device), width).float().reshape(-1)
+    bias, visible = scheme.bias(positions), scheme.visible(width, device)
     if bias is not None:
         score = bias.reshape(-1, width, width)[0]
-        hidden = torch.zeros_like(score, dtype=torch.bool) if visible is None else ~visible[0]
-        values = [
-            [None if h else round(v, 3) for v, h in zip(*line, strict=True)]
-            for line in zip(score.tolist(), hidden.tolist(), strict=True)
-        ]
-        return {"kind": "bias", "values": values}
+        return "bias", (score if visible is None else score.masked_fill(~visible[0], math.nan)).cpu()
     if "rope" in name:
-        d_head = scheme.d_model // scheme.num_heads
-        return {"kind": "rotation", "values": _rounded((positions[:, None] * frequencies(d_head)).cos())}
-    if name == "none":
-        return {"kind": "nothing", "values": []}
-    if "randomized" in name:
-        return {"kind": "codes", "values": _rounded(scheme(torch.zeros(1, width, scheme.d_model), positions)[0])}
-    return {
-        "kind": "codes",
-        "values": _rounded(torch.from_numpy(visualize_positional_encoding(scheme, width, scheme.d_model))),
-    }
+        return "rotation", (positions[:, None] * frequencies(scheme.d_model // scheme.num_heads, device)).cos().cpu()
+    codes = scheme(torch.zeros(1, width, scheme.d_model, device=device), positions)[0].cpu()
+    return ("codes", codes) if codes.any() else ("nothing", None)
+
+
+def compare(models: dict) -> dict[str, tuple[str, Tensor | None]]:
+    """All schemes: as trained where there is a model, else as they start."""
+    found = {}
+    for name in SCHEMES:
+        torch.manual_seed(0)
+        if name in models:
+            found[name] = describe(name, models[name].scheme, models[name].embedding.weight.device)
+        else:
+            found[name] = describe(name, get_positional_encoding(name, 64, 1024).eval())
+    return found
+
+
+def draw_comparison(found: dict[str, tuple[str, Tensor | None]], path: Path, trained) -> None:
+    columns = 4
+    figure, panels = plt.subplots(math.ceil(len(found) / columns), columns, figsize=(12.5, 9))
+    for axes in panels.flat[len(found) :]:
+        axes.set_axis_off()
+    axis = {"codes": "dimension", "rotation": "frequency", "bias": "key position"}
+    for (name, (kind, values)), axes in zip(found.items(), panels.flat, strict=False):
+        axes.set_title(name + ("" if name in trained else " (not trained)"))
+        axes.grid(False)
+        if values is None:
+            axes.text(0.5, 0.5, "no position\nenters anywhere", ha="center", va="center", transform=axes.transAxes)
+            axes.set(xticks=[], yticks=[])
+            continue
+        values = values.numpy()
+        limit = np.nanmax(np.abs(values))
+        image = axes.imshow(
+            values, cmap=figures.DIFFERENCES, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
+        )
+        axes.set_facecolor("#cccccc")  # what may not be attended to
+        axes.set(xlabel=axis[kind], ylabel="query position" if kind == "bias" else "position")
+        figure.colorbar(image, ax=axes)
+    caption = (
+        "Codes are added to the embeddings; rotations (here their cosines) turn queries and keys; biases\n"
+        "(here of head 0) are added to the scores, grey is masked. "
+        "Randomised schemes spread 48 tokens over positions 0 … 511."
+    )
+    figures.save(figure, path, caption)
 
 
 def _rounded(values: Tensor) -> list:
     return [[round(x, 3) for x in line] for line in values.tolist()]
 
 
-def pictures(models: dict) -> dict:
-    """All schemes: as trained where there is a model, else as they start."""
-    report = {}
-    for name in SCHEMES:
-        torch.manual_seed(0)
-        scheme = models[name].scheme if name in models else get_positional_encoding(name, 64, 1024)
-        report[name] = picture(name, scheme.cpu().eval()) | {"trained": name in models}
-    return report
-
-
-def draw_comparison(report: dict, path: Path) -> None:
-    columns = 4
-    figure, panels = plt.subplots(math.ceil(len(report) / columns), columns, figsize=(12.5, 9))
-    for axes in panels.flat[len(report) :]:
-        axes.set_axis_off()
-    axis = {"codes": "dimension", "rotation": "frequency", "bias": "place looked at", "nothing": ""}
-    for (name, its), axes in zip(report.items(), panels.flat, strict=False):
-        axes.set_title(name + ("" if its["trained"] else " (not trained)"))
-        axes.grid(False)
-        if its["kind"] == "nothing":
-            axes.text(0.5, 0.5, "no position\nenters anywhere", ha="center", va="center", transform=axes.transAxes)
-            axes.set(xticks=[], yticks=[])
-            continue
-        values = np.array(its["values"], dtype=float)
-        limit = np.nanmax(np.abs(values))
-        image = axes.imshow(
-            values, cmap=figures.DIFFERENCES, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
-        )
-        axes.set_facecolor("#cccccc")  # what may not be seen
-        axes.set(xlabel=axis[its["kind"]], ylabel="place that looks" if its["kind"] == "bias" else "place")
-        figure.colorbar(image, ax=axes)
-    caption = (
-        "Codes are added to the embeddings; rotations (here their cosines) turn queries and keys; biases\n"
-        "(here of head 0) are added to the scores, grey may not be seen. "
-        "Randomised schemes spread 48 places over 0 … 511."
-    )
-    figures.save(figure, path, caption)
-
-
 @torch.no_grad()
-def learned_table(table: Tensor, shown: int = 64) -> dict:
-    """The learned table: its rows, their sizes, and the cosine of every two of them."""
+def learned_table(table: Tensor, trained: int, shown: int = 64) -> dict:
+    """The learned table: its rows, their norms, and the cosine of every two of them.
+
+    trained: the longest sequence of training. None where there are not two neighbouring rows to compare.
+    """
     rows = table[:shown].cpu()
     unit = torch.nn.functional.normalize(table.cpu(), dim=1)
     neighbours = (unit[:-1] * unit[1:]).sum(1)
+    mean_cosine = {
+        name: part.mean().item() if len(part) else None
+        for name, part in (("trained", neighbours[: trained - 1]), ("untouched", neighbours[trained:]))
+    }
     return {
-        "trained_positions": TRAINED,
+        "trained_positions": trained,
         "rows": _rounded(rows),
         "norms": [round(x, 4) for x in rows.norm(dim=1).tolist()],
         "cosines": _rounded(unit[:shown] @ unit[:shown].T),
-        "neighbour_cosine_trained": neighbours[: TRAINED - 1].mean().item(),
-        "neighbour_cosine_untouched": neighbours[TRAINED:].mean().item(),
+        "neighbour_cosine_trained": mean_cosine["trained"],
+        "neighbour_cosine_untouched": mean_cosine["untouched"],
     }
 
 
@@ -118,7 +112,7 @@ def draw_learned(report: dict, path: Path) -> None:
     figure.colorbar(image, ax=left)
     middle.plot(report["norms"], range(len(report["norms"])), color=figures.COLOURS[0], marker=".")
     middle.axhline(border, color="black", linewidth=1.5)
-    middle.set(xlabel="length of the row", ylabel="position", title="how large they are", ylim=(len(rows) - 0.5, -0.5))
+    middle.set(xlabel="norm of the row", ylabel="position", title="norms", ylim=(len(rows) - 0.5, -0.5))
     image = right.imshow(cosines, cmap=figures.DIFFERENCES, vmin=-1, vmax=1, interpolation="nearest")
     right.axhline(border, color="black", linewidth=1.5)
     right.axvline(border, color="black", linewidth=1.5)
@@ -126,10 +120,27 @@ def draw_learned(report: dict, path: Path) -> None:
     figure.colorbar(image, ax=right)
     for axes in (left, right):
         axes.grid(False)
-    figures.save(
-        figure,
-        path,
-        f"Black line: end of training, position {report['trained_positions'] - 1}. Mean cosine of neighbouring\n"
-        f"rows: trained {report['neighbour_cosine_trained']:+.2f}, untouched "
-        f"{report['neighbour_cosine_untouched']:+.2f}: beyond the line the table is the noise it started as.",
-    )
+    last = report["trained_positions"] - 1
+    figures.save(figure, path, f"Black line: the last position of training, {last}. {cosines_in_words(report)}.")
+
+
+def cosines_in_words(report: dict) -> str:
+    cosines = (report[f"neighbour_cosine_{name}"] for name in ("trained", "untouched"))
+    trained, untouched = ("none to compare" if cosine is None else f"{cosine:+.2f}" for cosine in cosines)
+    return f"Mean cosine of neighbouring rows: trained {trained}, untouched {untouched}"
+
+
+def run(context: Context) -> None:
+    found = compare(context.models)
+    draw_comparison(found, context.folder / "encoding_comparison.png", context.models)
+    kinds = {}
+    for name, (kind, _) in found.items():
+        kinds.setdefault(kind, []).append(name)
+    lines = [f"  {kind}: {', '.join(names)}" for kind, names in kinds.items()]
+    context.show("\n".join(lines), "encoding_comparison.png")
+    if "learned" in context.models:
+        numbers = learned_table(context.models["learned"].scheme.table, context.trained[1])
+        context.write("learned_position_embeddings.json", numbers)
+        draw_learned(numbers, context.folder / "learned_position_embeddings.png")
+        files = ("learned_position_embeddings.json", "learned_position_embeddings.png")
+        context.show(f"  learned table. {cosines_in_words(numbers)}", *files)

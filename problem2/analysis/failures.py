@@ -1,95 +1,73 @@
-"""Which sequences does a model get wrong, where does the violation sit, and how sure was it?"""
+"""Which sequences does a model get wrong, where is the violation, and how confident was the model?"""
 
 import math
 
 import torch
 from torch import Tensor
 
+from lab.files import write_text
+from problem2.analysis.context import Context
 from problem2.analysis.extrapolation import margins
-from problem2.dataset import Rows, descents, to_rows
+from problem2.dataset import Rows, to_rows
 from problem2.model import SortingClassifier
 
 SHOWN = 16  # values on either side of a violation that are printed
+COURSE = ("sinusoidal", "learned", "none")
 
 
-def sureness(margin: float) -> float:
-    """How probable the model finds its own answer."""
+def confidence(margin: float) -> float:
+    """The probability that the model gives to its own prediction."""
     return 1 / (1 + math.exp(-min(abs(margin), 700.0)))
 
 
 def describe(values: list[int], margin: float) -> dict:
-    """One sequence and the answer to it, in numbers."""
+    """One sequence and the model's prediction, in numbers."""
     down = [i for i in range(len(values) - 1) if values[i] > values[i + 1]]
     return {
         "sequence": values,
         "is_sorted": int(not down),
-        "says_sorted": int(margin > 0),
-        "sureness": sureness(margin),
+        "predicted_sorted": int(margin > 0),
+        "confidence": confidence(margin),
         "steps_down": down,
         "largest_drop": max((values[i] - values[i + 1] for i in down), default=0),
     }
 
 
 def sentence(case: dict) -> str:
-    """The same for people: 'claims that … is sorted (98.1% sure), but place 4 holds 41 and place 5 holds 27'"""
-    claim = "is sorted" if case["says_sorted"] else "is not sorted"
+    """'length 5: predicted sorted (confidence 98.0%), wrong: values 3 and 4 are 41 and 27: 3 15 [41 27] 58'"""
     values, down = case["sequence"], case["steps_down"]
-    verdict = "rightly" if case["says_sorted"] == case["is_sorted"] else "wrongly"
-    text = f"length {len(values)}: {verdict} says that it {claim} ({case['sureness']:.1%} sure); "
-    if down:
-        i = down[0]
-        more = f" (and {len(down) - 1} more steps down)" if len(down) > 1 else ""
-        text += f"place {i + 1} holds {values[i]}, place {i + 2} holds {values[i + 1]}{more}: {excerpt(values, i)}"
-    else:
-        text += f"nothing steps down: {excerpt(values, 0)}"
-    return text
+    predicted = "sorted" if case["predicted_sorted"] else "not sorted"
+    verdict = "correct" if case["predicted_sorted"] == case["is_sorted"] else "wrong"
+    text = f"length {len(values)}: predicted {predicted} (confidence {case['confidence']:.1%}), {verdict}: "
+    if not down:
+        return text + f"no step down: {excerpt(values, 0)}"
+    i = down[0]
+    more = f" (and {len(down) - 1} more steps down)" if len(down) > 1 else ""
+    return text + f"values {i + 1} and {i + 2} are {values[i]} and {values[i + 1]}{more}: {excerpt(values, i)}"
 
 
-def excerpt(values: list[int], place: int) -> str:
+def excerpt(values: list[int], index: int) -> str:
     """The values around a step down, which stands in brackets."""
-    start, end = max(0, place - SHOWN // 2), min(len(values), place + SHOWN)
+    start, end = max(0, index - SHOWN // 2), min(len(values), index + SHOWN)
     words = [str(value) for value in values[start:end]]
-    if place + 1 < len(values) and values[place] > values[place + 1]:
-        words[place - start] = "[" + words[place - start]
-        words[place + 1 - start] += "]"
+    if index + 1 < len(values) and values[index] > values[index + 1]:
+        words[index - start] = "[" + words[index - start]
+        words[index + 1 - start] += "]"
     return ("… " if start else "") + " ".join(words) + (" …" if end < len(values) else "")
 
 
-def find(model: SortingClassifier, sets: dict[str, Rows], most: int = 5, batch_size: int = 512) -> dict:
-    """{set: {"wrong": count, "rows": count, "cases": the surest mistakes}}"""
-    report = {}
-    for name, rows in sets.items():
-        margin = margins(model, rows.sequences, batch_size)
-        wrong = ((margin > 0) != rows.labels.bool()).nonzero().flatten()
-        surest = wrong[margin[wrong].abs().argsort(descending=True)][:most]
-        lengths = rows.lengths()
-        cases = [describe(rows.sequences[i, : lengths[i]].tolist(), margin[i].item()) for i in surest.tolist()]
-        report[name] = {"wrong": len(wrong), "rows": len(rows), "cases": cases}
-    return report
-
-
-def missed_by_violation(margin: Tensor, rows: Rows) -> dict:
-    """Share of unsorted rows found, by how many steps down there are and by how far the largest goes."""
-    unsorted = rows.labels == 0
-    sequences, found = rows.sequences[unsorted], (margin <= 0)[unsorted]
-    down = descents(sequences)
-    counts = down.sum(1)
-    drops = torch.where(down, sequences[:, :-1] - sequences[:, 1:], 0).amax(1)
-    report = {"steps_down": {}, "largest_drop": {}}
-    for label, low, high in (("1", 1, 1), ("2", 2, 2), ("3", 3, 3), ("4 or more", 4, 10**9)):
-        report["steps_down"][label] = _share(found[(counts >= low) & (counts <= high)])
-    for label, low, high in (("1 to 5", 1, 5), ("6 to 20", 6, 20), ("21 to 50", 21, 50), ("51 to 99", 51, 99)):
-        report["largest_drop"][label] = _share(found[(drops >= low) & (drops <= high)])
-    return report
-
-
-def _share(found: Tensor) -> dict:
-    return {"rows": len(found), "found": found.float().mean().item() if len(found) else None}
+def find(margin: Tensor, rows: Rows, most: int = 5) -> dict:
+    """{"wrong": count, "rows": count, "cases": the most confident mistakes}, from the model's margins on the rows"""
+    wrong = ((margin > 0) != rows.labels.bool()).nonzero().flatten()
+    worst = wrong[margin[wrong].abs().argsort(descending=True)][:most]
+    lengths = rows.lengths()
+    cases = [describe(rows.sequences[i, : lengths[i]].tolist(), margin[i].item()) for i in worst.tolist()]
+    return {"wrong": len(wrong), "rows": len(rows), "cases": cases}
 
 
 @torch.no_grad()
-def answer(model: SortingClassifier, values: list[int]) -> tuple[dict, list[float]]:
-    """One sequence of the user's: the case, and how far "sorted" is ahead in the vote of each place."""
+def predict(model: SortingClassifier, values: list[int]) -> tuple[dict, list[float]]:
+    """One sequence of the user's: the case, and the margin for "sorted" in the vote of each position."""
     rows = to_rows([values]).sequences.to(next(model.parameters()).device)
     votes, _ = model.votes(rows)
     logits = model(rows)[0]
@@ -99,9 +77,25 @@ def answer(model: SortingClassifier, values: list[int]) -> tuple[dict, list[floa
 def as_text(failures: dict) -> str:
     lines = []
     for scheme, sets in failures.items():
-        for name, its in sets.items():
-            lines.append(
-                f"{scheme}, {name}: {its['wrong']} of {its['rows']} wrong" + (", the surest:" if its["cases"] else "")
-            )
-            lines += [f"    {sentence(case)}" for case in its["cases"]]
+        for name, numbers in sets.items():
+            colon = ", the most confident:" if numbers["cases"] else ""
+            lines.append(f"{scheme}, {name}: {numbers['wrong']} of {numbers['rows']} wrong{colon}")
+            lines += [f"    {sentence(case)}" for case in numbers["cases"]]
     return "\n".join(lines) + "\n"
+
+
+def run(context: Context, sets: dict[str, Rows]) -> None:
+    """On the in-range rows, on rows with one swap of neighbours, and on the first of the longer sets."""
+    names = ("test", f"adjacent/{context.trained[1]}", f"extrapolation/{context.lengths[0]}")
+    wrong = {
+        scheme: {name: find(margins(model, sets[name].sequences, context.batch_size), sets[name]) for name in names}
+        for scheme, model in context.models.items()
+    }
+    context.write("failures.json", {"schemes": wrong})
+    write_text(context.folder / "failures.txt", as_text(wrong))
+    lines = []
+    for scheme in [scheme for scheme in COURSE if scheme in wrong]:
+        in_range = wrong[scheme]["test"]
+        lines.append(f"  {scheme}: {in_range['wrong']} of {in_range['rows']} test rows wrong")
+        lines += [f"    {sentence(case)}" for case in in_range["cases"][:1]]
+    context.show("\n".join(lines), "failures.txt", "failures.json")

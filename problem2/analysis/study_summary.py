@@ -1,61 +1,122 @@
-"""Many runs summed up: for each protocol and scheme the mean and the spread over training seeds."""
+"""The runs of the study put together: for each protocol and scheme mean and spread over seeds, and two figures."""
 
 import statistics
+from pathlib import Path
 
+from lab.files import UserError
+from problem2.analysis import extrapolation, mechanism
+from problem2.analysis.context import table
+from problem2.analysis.extrapolation import KINDS
 from problem2.analysis.mechanism import CONDITIONS
+from problem2.analysis.study_runs import VARIANTS
 from problem2.positional_encoding import SCHEMES
+
+# --- mean and spread over seeds --------------------------------------------------------------------------------
 
 
 def sum_up(runs: list[dict]) -> dict:
     """{protocol: {scheme: {"seeds", "training", "sets": {set: spread}, "causes": {kind: {condition: spread}}, …}}}"""
-    summary = {}
+    groups = {}
     for run in runs:
-        summary.setdefault(run["protocol"], {}).setdefault(run["encoding"], []).append(run)
-    order = [*SCHEMES]
-    rank = {
-        name: order.index(name) if name in order else len(order) for schemes in summary.values() for name in schemes
-    }
+        settings = run["settings"]
+        groups.setdefault(settings["config"]["protocol"], {}).setdefault(settings["encoding"], []).append(run)
     return {
-        protocol: {name: _one_scheme(schemes[name]) for name in sorted(schemes, key=rank.__getitem__)}
-        for protocol, schemes in sorted(summary.items())
+        protocol: {name: _one_scheme(schemes[name]) for name in sorted(schemes, key=VARIANTS.index)}
+        for protocol, schemes in sorted(groups.items())
     }
 
 
 def _one_scheme(runs: list[dict]) -> dict:
-    runs = sorted(runs, key=lambda run: run["seed"])
-    common = [name for name in runs[0]["sets"] if all(name in run["sets"] for run in runs)]
-    sets = {name: _spread([run["sets"][name] for run in runs]) for name in common}
-    causes = {
-        kind: {name: _spread([run["mechanism"]["causes"][kind][name] for run in runs]) for name in CONDITIONS}
-        for kind in ("extrapolation", "adjacent")
-    }
-    near = [run["mechanism"]["neighbour_attention"] for run in runs]
-    shares = [[one["best"]["shares"][place] for one in near] for place in range(len(near[0]["lengths"]))]
+    runs = sorted(runs, key=lambda run: run["settings"]["config"]["seed"])
+    _refuse_mixture([run["settings"] for run in runs])
+    numbers = [name for name in runs[0]["training"] if name not in ("seed", "data")]
     return {
-        "seeds": [run["seed"] for run in runs],
-        "training": {name: _numbers([run["training"][name] for run in runs]) for name in runs[0]["training"]},
-        "sets": sets,
-        "causes": causes,
-        "neighbour_attention": {"lengths": near[0]["lengths"], "best_head": [_numbers(share) for share in shares]},
+        "seeds": [run["settings"]["config"]["seed"] for run in runs],
+        "training": {name: _numbers([run["training"][name] for run in runs]) for name in numbers},
+        "sets": {name: _spread([run["sets"][name] for run in runs]) for name in runs[0]["sets"]},
+        "causes": {
+            kind: {name: _spread([run["mechanism"]["causes"][kind][name] for run in runs]) for name in CONDITIONS}
+            for kind in KINDS
+        },
         "proof_holds": [run["proof"]["holds"] for run in runs if run["proof"]],
     }
 
 
-def _numbers(values: list[float]) -> dict:
+def _refuse_mixture(settings: list[dict]) -> None:
+    """A mean over seeds is one only if nothing else differs."""
+    first = settings[0]
+    for other in settings[1:]:
+        seed = {"seed": other["config"]["seed"]}
+        if first | {"config": first["config"] | seed} != other:
+            raise UserError(
+                f"{other['encoding']}, {other['config']['protocol']} protocol: seeds {first['config']['seed']} and "
+                f"{seed['seed']} have different settings: run study.py again with all seeds and the same flags."
+            )
+
+
+def _numbers(values) -> dict:
     sd = statistics.stdev(values) if len(values) > 1 else None
     return {"mean": statistics.fmean(values), "sd": sd, "min": min(values), "max": max(values)}
 
 
 def _spread(reports: list[dict]) -> dict:
-    """Numbers of `judge` for several seeds on the same rows. The interval is that of the middle seed."""
-    middle = sorted(reports, key=lambda report: report["accuracy"])[len(reports) // 2]
+    """Numbers of `judge` for several seeds on the same rows."""
     return _numbers([report["accuracy"] for report in reports]) | {
         "rows": reports[0]["rows"],
-        "median_interval": middle["interval"],
         "sorted": statistics.fmean(report["sorted"]["accuracy"] for report in reports),
         "unsorted": statistics.fmean(report["unsorted"]["accuracy"] for report in reports),
         "collapsed_seeds": sum(report["collapsed"] for report in reports),
-        "margin_gap": statistics.fmean(
-            report["sorted"]["margin_mean"] - report["unsorted"]["margin_mean"] for report in reports
-        ),
     }
+
+
+def as_table(schemes: dict, kind: str) -> str:
+    """Mean accuracy of each scheme by length; * where all seeds have collapsed to one class."""
+    names = [name for name in next(iter(schemes.values()))["sets"] if name == "test" or name.startswith(kind)]
+    rows = [["scheme", "seeds", *(name.removeprefix(f"{kind}/") for name in names)]]
+    for scheme, numbers in schemes.items():
+        count, cells = len(numbers["seeds"]), [numbers["sets"].get(name) for name in names]
+        marks = ["*" if cell and cell["collapsed_seeds"] == count else " " for cell in cells]
+        means = [f"{cell['mean']:.1%}{mark}" if cell else "- " for cell, mark in zip(cells, marks, strict=True)]
+        rows.append([scheme, str(count), *means])
+    return table(rows)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------
+
+
+def draw_curves(summary: dict, path: Path, trained: tuple[int, int]) -> None:
+    """Mean over seeds, band from the worst seed to the best."""
+    panels = {
+        f"{protocol} protocol": {
+            name: {
+                key: (n["mean"], n["min"], n["max"], n["collapsed_seeds"] == len(numbers["seeds"]))
+                for key, n in numbers["sets"].items()
+            }
+            for name, numbers in schemes.items()
+            if name in SCHEMES
+        }
+        for protocol, schemes in summary.items()
+    }
+    seeds = max(len(numbers["seeds"]) for schemes in summary.values() for numbers in schemes.values())
+    caption = (
+        f"Mean of up to {seeds} training seeds, bands from the worst to the best; legend: mean at the longest.\n"
+        "A grey cross: with every seed the model predicts one class for every sequence."
+    )
+    extrapolation.draw_curves(panels, path, trained, caption)
+
+
+def draw_causes(summary: dict, path: Path, longest: int) -> None:
+    """Mean accuracy over seeds under each condition: the course's negatives under its protocol, mild under strict."""
+    panels = {
+        f"{protocol} protocol\n{KINDS[kind]}": {
+            name: {
+                c: (n["mean"], n["collapsed_seeds"] == len(numbers["seeds"]))
+                for c, n in numbers["causes"][kind].items()
+            }
+            for name, numbers in summary[protocol].items()
+        }
+        for protocol, kind in (("course", "extrapolation"), ("strict", "adjacent"))
+        if protocol in summary
+    }
+    caption = "Mean accuracy over the seeds. × one class for every sequence, with every seed."
+    mechanism.draw_causes(panels, path, longest, caption)

@@ -3,32 +3,28 @@
 from pathlib import Path
 
 from lab.files import UserError, read_json
+from problem2.analysis.context import Context, table
 
-FIELDS = ("test_acc", "test_loss", "best_epoch", "seconds", "parameters", "seed")
-
-
-def collect(results_dir: Path, names) -> dict:
-    """{scheme: {"val_acc", "val_loss" (of the epoch kept), "epochs", "test_acc", …}}"""
-    summary = {}
-    for name in names:
-        path = results_dir / name / "training_log.json"
-        if not path.exists():
-            continue
-        try:
-            log = read_json(path, "train the scheme again.")
-            best = log["best_epoch"] - 1
-            kept = {"val_acc": log["val_acc"][best], "val_loss": log["val_loss"][best], "epochs": len(log["val_acc"])}
-            summary[name] = kept | {field: log[field] for field in FIELDS}
-        except (KeyError, IndexError, TypeError):
-            raise UserError(f"{path} is not a log of train.py: train the scheme again.") from None
-    return summary
+NUMBERS = ("test_acc", "test_loss", "best_epoch", "parameters")
 
 
-def as_table(summary: dict) -> str:
-    lines = [f"{'scheme':20}{'validation':>12}{'loss':>9}{'test':>9}{'epochs':>8}{'kept':>6}{'seconds':>9}"]
-    for name, its in summary.items():
-        lines.append(
-            f"{name:20}{its['val_acc']:>12.2%}{its['val_loss']:>9.4f}{its['test_acc']:>9.2%}"
-            f"{its['epochs']:>8}{its['best_epoch']:>6}{its['seconds']:>9.0f}"
-        )
-    return "\n".join(lines)
+def read_log(path: Path) -> dict:
+    """The numbers of one training: accuracy and loss in validation (of the best epoch) and test, and its size."""
+    try:
+        log = read_json(path, "train the scheme again.")
+        best = log["best_epoch"] - 1
+        kept = {"val_acc": log["val_acc"][best], "val_loss": log["val_loss"][best], "epochs": len(log["val_acc"])}
+        return kept | {name: log[name] for name in NUMBERS} | {"seed": log["seed"], "data": log["config"]["data"]}
+    except (KeyError, IndexError, TypeError):
+        raise UserError(f"{path} is not a log of train.py: train the scheme again.") from None
+
+
+def run(context: Context) -> None:
+    logs = {name: context.results_dir / name / "training_log.json" for name in context.models}
+    summary = {name: read_log(path) for name, path in logs.items() if path.exists()}
+    context.write("training_summary.json", {"schemes": summary})
+    rows = [["scheme", "validation", "loss", "test", "epochs", "best epoch"]]
+    for name, numbers in summary.items():
+        accuracies = [f"{numbers['val_acc']:.2%}", f"{numbers['val_loss']:.4f}", f"{numbers['test_acc']:.2%}"]
+        rows.append([name, *accuracies, str(numbers["epochs"]), str(numbers["best_epoch"])])
+    context.show(table(rows), "training_summary.json")

@@ -5,27 +5,27 @@ from functools import cache
 import torch
 
 from lab import checkpoint
-from lab.training import Recipe
+from lab.training import Recipe, make_optimizer
 from problem1.analysis.context import Context, pick
 from problem1.dataset import Sums, every_pair, score
-from problem1.train import KIND, Settings, build
+from problem1.trained import KIND, build
 
 DIGITS = 2
-SETTINGS = Settings(d_model=32, num_heads=2, num_layers=1, d_ff=64)
-PLAIN = {"d_model": 32, "num_heads": 2, "num_layers": 1, "d_ff": 64, "dropout": 0.0, "num_digits": DIGITS}
+SETTINGS = {"d_model": 32, "num_heads": 2, "num_layers": 1, "d_ff": 64, "dropout": 0.0, "num_digits": DIGITS}
+SETTINGS |= {"seed": 0, "data": "0123456789abcdef"}
 
 
-def untrained(seed: int = 0):
+def untrained(seed: int = 0, num_digits: int = DIGITS):
     torch.manual_seed(seed)
-    return build(SETTINGS, DIGITS).eval()
+    return build(SETTINGS | {"num_digits": num_digits}).eval()
 
 
 @cache
 def adder():
     """A model of two-digit sums that gets nearly all of them right."""
     model, pairs, steps = untrained(), every_pair(DIGITS), 600
-    recipe = Recipe(epochs=1, batch_size=128, lr=6e-3, warmup_steps=50)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=0.1)
+    recipe = Recipe(epochs=1, batch_size=128, lr=6e-3, warmup_steps=50, weight_decay=0.1)
+    optimizer = make_optimizer(model, recipe)
     generator = torch.Generator().manual_seed(0)
     for step in range(steps):
         batch = pick(pairs, torch.randint(len(pairs), (recipe.batch_size,), generator=generator))
@@ -46,8 +46,8 @@ def rows(count: int = 200) -> dict[str, Sums]:
 
 
 def context(model, folder, count: int = 200) -> Context:
-    return Context(model, rows(count), folder, batch_size=64, settings=PLAIN)
+    return Context(model, rows(count), folder, batch_size=64, settings=SETTINGS)
 
 
 def save(model, path) -> None:
-    checkpoint.save(path, {"kind": KIND, "settings": PLAIN, "model": model.state_dict()})
+    checkpoint.save(path, {"kind": KIND, "settings": SETTINGS, "model": model.state_dict()})

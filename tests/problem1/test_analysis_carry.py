@@ -1,19 +1,19 @@
-"""Habits, probes, the hard case and the story: planted structure must be found, and nothing else."""
-
-import copy
+"""Pairs of sums, patching, probes and prefixes: planted structure must be found, and nothing else."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from problem1.analysis import attention_shift, patching, probes
-from problem1.analysis import attention_statistics as specialization
+from lab.hooks import replace
+from problem1.analysis import attention_shift, patching, probes, summary
 from problem1.analysis import carry_through_nines as nines
-from problem1.analysis import summary as story
-from problem1.analysis.attention_maps import as_sums
-from problem1.analysis.carry_pairs import make_group
+from problem1.analysis.carry_pairs import all_groups, make_group
 from problem1.analysis.context import join, pick
+from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import carries, decoder_inputs, every_pair
 from tests.problem1 import analysis_models
+from tests.problem1.test_analysis_heads import by_forward_hook, columns, one_hot
 
 
 @pytest.fixture(scope="module")
@@ -21,54 +21,240 @@ def context(tmp_path_factory):
     return analysis_models.context(analysis_models.adder(), tmp_path_factory.mktemp("results"))
 
 
-SUMS = as_sums([(47, 92)] * 4, 2)  # the larger digit is b's in the tens, a's in the ones
+# --- pairs --------------------------------------------------------------------------------------------------------
 
 
-def one_hot(rows: list[int], keys: int) -> torch.Tensor:
-    """[1, Tq, Tk] each query looks at one key."""
-    return torch.nn.functional.one_hot(torch.tensor(rows), keys).double().unsqueeze(0)
+@given(st.one_of(st.integers(1, 7), st.just(19)), st.data())
+def test_pairs_differ_in_one_digit_and_exactly_the_wanted_carries(num_digits, data):
+    nines = data.draw(st.integers(0, min(2, num_digits - 1)))
+    target = data.draw(st.integers(0, num_digits - 1 - nines))
+    group = make_group(num_digits, target, nines, 20, seed=data.draw(st.integers(0, 5)))
+    assert len(group.without) == len(group.carrying) == len(group.control) == 20
+    for row in range(20):
+        numbers = []
+        for sums in (group.without, group.carrying, group.control):
+            source, answer = sums.sources[row].tolist(), sums.targets[row].tolist()
+            a, b = source[:num_digits], source[num_digits + 1 :]
+            assert a[0] and b[0]
+            assert int("".join(map(str, a))) + int("".join(map(str, b))) == int("".join(map(str, answer)))
+            numbers.append((a, b, answer))
+        (a, b, answer), (other_a, other_b, other), (control_a, _, control) = numbers
+        changed = [column for column in range(num_digits) if a[column] != other_a[column]]
+        assert changed == [target + nines] and b == other_b
+        assert [column for column in range(num_digits) if a[column] != control_a[column]] == changed
+        assert answer[:target] == other[:target] == control[:target]  # all before the target agrees
+        assert (answer[target] + 1) % 10 == other[target] and answer[target] == control[target]
+        assert all(a[column] + b[column] == 9 for column in range(target, target + nines))
+        assert all(answer[place] == 9 and other[place] == 0 for place in range(target + 1, target + 1 + nines))
 
 
-# Two-digit source: a10 a1 + b10 b1. Outputs: hundreds, tens, ones.
-HABITS = [
-    ("encoder.0.self.head0", [0, 1, 2, 3, 4], 5, {"itself": 1, "same column": 0, "operator": 0.2, "lower column": 0}),
-    ("encoder.0.self.head0", [3, 4, 2, 0, 1], 5, {"itself": 0.2, "same column": 1, "lower column": 0}),
-    ("encoder.0.self.head0", [3, 4, 2, 3, 4], 5, {"same column": 0.5, "same column, a": 0, "same column, b": 1}),
-    ("decoder.0.cross.head1", [2, 0, 1], 5, {"same column": 1, "same column, a": 1, "same column, b": 0}),
-    ("decoder.0.cross.head1", [2, 3, 1], 5, {"larger digit": 1, "smaller digit": 0}),
-    ("decoder.0.cross.head1", [2, 0, 1], 5, {"larger digit": 0.5, "smaller digit": 0.5}),
-    ("decoder.0.cross.head1", [2, 0, 2], 5, {"larger digit": 0, "smaller digit": 0.5}),
-    ("encoder.0.self.head0", [1, 2, 2, 4, 2], 5, {"lower column": 1, "operator": 0.6}),
-    ("decoder.0.cross.head1", [2, 0, 4], 5, {"same column": 1, "lower column": 0, "operator": 1 / 3}),
-    ("decoder.0.cross.head1", [2, 1, 0], 5, {"same column": 0, "lower column": 1}),
-    ("decoder.1.self.head0", [0, 0, 0], 3, {"start": 1, "itself": 0, "previous outputs": 0}),
-    ("decoder.1.self.head0", [0, 1, 1], 3, {"start": 0, "itself": 0.5, "previous outputs": 1}),
-]
+def test_every_digit_a_carry_can_reach_has_its_pairs():
+    assert [(group.digit, group.nines) for group in all_groups(3, 5)] == [
+        ("thousands", 0),
+        ("hundreds", 0),
+        ("tens", 0),
+        ("thousands", 1),
+        ("hundreds", 1),
+        ("thousands", 2),
+    ]
+    assert [group.name for group in all_groups(1, 5)] == ["tens, straight"]
+    straight = [group.target for group in all_groups(19, 5) if group.nines == 0]
+    assert straight[0] == 0 and straight[-1] == 18 and len(straight) == 6
 
 
-@pytest.mark.parametrize("head, looks_at, keys, expected", HABITS)
-def test_habits_of_planted_patterns(head, looks_at, keys, expected):
-    found = specialization.habits(head, one_hot(looks_at, keys).expand(4, -1, -1), SUMS)
-    for name, value in expected.items():
-        assert found[name].tolist() == pytest.approx([value] * 4), name
-    assert found["spread"].tolist() == pytest.approx([0.0] * 4)
-    assert found["stability"].tolist() == pytest.approx([1.0] * 4)
+def test_more_pairs_than_there_are_come_to_an_end():
+    """Of one digit there are 36 pairs without a carry; 2,000 are drawn all the same."""
+    group = make_group(1, target=0, nines=0, count=2_000)
+    assert len(group.without) == 2_000 and len({tuple(row) for row in group.without.sources.tolist()}) <= 36
 
 
-def test_spread_and_stability():
-    even = torch.full((1, 5, 5), 0.2, dtype=torch.double).expand(2, -1, -1)
-    assert specialization.habits("encoder.0.self.head0", even, pick(SUMS, slice(2)))[
-        "spread"
-    ].tolist() == pytest.approx([1.0, 1.0])
-    causal = torch.ones(3, 3, dtype=torch.double).tril()
-    causal = (causal / causal.sum(1, keepdim=True)).expand(2, -1, -1)
-    assert specialization.habits("decoder.0.self.head0", causal, pick(SUMS, slice(2)))[
-        "spread"
-    ].tolist() == pytest.approx([1.0, 1.0])
-    turning = torch.cat([one_hot([0] * 5, 5), one_hot([4] * 5, 5)])  # half the rows look here, half there
-    assert specialization.habits("encoder.0.self.head0", turning, pick(SUMS, slice(2)))[
-        "stability"
-    ].tolist() == pytest.approx([0.5, 0.5])
+# --- patching -----------------------------------------------------------------------------------------------------
+
+
+def experiment(model, clean, corrupted, target: int) -> patching.PatchingExperiment:
+    return patching.PatchingExperiment(
+        InterventionRunner(model, clean, len(clean)), InterventionRunner(model, corrupted, len(corrupted)), target
+    )
+
+
+def test_patching_a_run_into_itself_changes_nothing():
+    model, sums = analysis_models.untrained(), analysis_models.rows(100)["test"]
+    same = experiment(model, sums, sums, target=1)
+    torch.testing.assert_close(same.clean.logits(same.patch(model.head_names())), same.clean.recorded.logits)
+
+
+def test_patching_all_heads_gives_the_corrupted_run():
+    model = analysis_models.adder()
+    pairs = patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))
+    flips, moved = pairs.effect(pairs.patch(model.head_names()))
+    assert flips.all()
+    torch.testing.assert_close(moved, torch.ones_like(moved), atol=1e-3, rtol=0)
+    # All that the source tells comes through cross-attention: these heads alone must do the same.
+    cross = patching.stages(model.head_names())["all decoder cross"]
+    torch.testing.assert_close(pairs.effect(pairs.patch(cross))[1], moved, atol=1e-3, rtol=0)
+    assert not pairs.effect({})[0].any()
+    assert not pairs.effect(pairs.patch(model.head_names()) | pairs.freeze(model.head_names()))[0].any()
+
+
+def test_usable_pairs_are_chosen_without_running_them_again():
+    model, calls = analysis_models.adder(), []
+    handle = model.encoder[0].register_forward_hook(lambda *_: calls.append(1))
+    assert patching.make_experiment(model, make_group(2, target=1, nines=0, count=200)) is not None
+    handle.remove()
+    assert len(calls) == 2  # the clean run and the corrupted one
+
+
+def test_patching_equals_an_independent_implementation():
+    model = analysis_models.adder()
+    group = make_group(2, target=1, nines=0, count=60)
+    keep = torch.ones(60, dtype=torch.bool)
+    for sums in (group.without, group.carrying):
+        with torch.no_grad():
+            keep &= (model(sums.sources, decoder_inputs(sums.targets)).argmax(-1) == sums.targets)[:, 1]
+    without, carrying = pick(group.without, keep), pick(group.carrying, keep)
+    pairs = experiment(model, without, carrying, target=1)
+    for head in model.head_names():
+        module, own = columns(model, head)
+        outputs = {}
+        handle = module.output.register_forward_pre_hook(
+            lambda _, x, outputs=outputs, own=own: outputs.update(corrupted=x[0][..., own])
+        )
+        with torch.no_grad():
+            model(carrying.sources, decoder_inputs(carrying.targets))
+        handle.remove()
+        logits = by_forward_hook(model, without, {head: outputs["corrupted"]})
+        torch.testing.assert_close(pairs.clean.logits(pairs.patch([head])), logits)
+        flips = logits[:, 1].argmax(-1) == carrying.targets[:, 1]
+        torch.testing.assert_close(pairs.effect(pairs.patch([head]))[0], flips)
+
+
+class EarlyFeedsLate:
+    """A stand-in for an experiment: the digit is the late head's, which follows the early one unless frozen."""
+
+    def patch(self, heads, positions=None):
+        return dict.fromkeys(heads, "corrupted")
+
+    def freeze(self, heads):
+        return dict.fromkeys(heads, "clean")
+
+    def effect(self, interventions):
+        flips = interventions.get("late", interventions.get("early", "clean")) == "corrupted"
+        return torch.full((8,), flips), torch.full((8,), float(flips) - 0.1 * ("early" in interventions))
+
+
+def test_what_others_bring_through_the_chosen_heads_does_not_count_as_theirs():
+    pairs, heads = EarlyFeedsLate(), ["early", "late", "idle"]
+    single = {head: pairs.effect(pairs.patch([head])) for head in heads}
+    found = patching.minimal_set(pairs, single, pairs.effect(pairs.patch(heads)), heads)
+    assert found["heads"] == ["late"]
+    assert found["sufficiency"]["share"] == 1.0 and found["complement_patched"]["share"] == 0.0
+    assert found["sufficiency"]["n"] == 4  # measured on the half that the heads were not chosen on
+    early = {"early": single["early"]}
+    found = patching.minimal_set(pairs, early, single["early"], heads)
+    assert found["heads"] == ["early"] and found["sufficiency"]["share"] == 1.0
+
+
+def test_one_position_is_patched_and_no_other():
+    model, sums = analysis_models.untrained(), analysis_models.rows(50)["test"]
+    outputs, before = torch.randn(50, 5, 16), torch.zeros(50, 5, 16)
+    after = replace(outputs, [3])(before)
+    assert torch.equal(after[:, 3], outputs[:, 3])
+    assert not after[:, [0, 1, 2, 4]].any() and not before.any()
+    # A decoder position after the target cannot reach it: patching there must not move it.
+    pairs = experiment(model, sums, pick(sums, torch.randperm(50)), target=0)
+    untouched = pairs.clean.logits(pairs.patch(["decoder.0.cross.head0"], slice(1, 3)))[:, 0]
+    torch.testing.assert_close(untouched, pairs.clean.recorded.logits[:, 0])
+
+
+@pytest.fixture(scope="module")
+def patched(context):
+    groups = [make_group(2, target=1, nines=0, count=patching.PAIRS), make_group(2, 0, 1, patching.PAIRS)]
+    return [patching.measure(context, group) for group in groups]
+
+
+def test_patching_results_of_a_model_that_adds(patched):
+    group = patched[0]
+    assert group["pairs"] > 300 and group["digit"] == "tens"
+    assert group["stages"]["all heads"]["flips"]["share"] == 1.0
+    assert group["stages"]["all decoder cross"]["flips"]["share"] == 1.0
+    found = group["minimal_sets"]["decoder cross"]
+    assert found["sufficiency"]["share"] > 0.5 > found["complement_patched"]["share"]
+    assert len(group["positions"]["encoder.0.self.head0"]) == 5
+    assert len(group["positions"]["decoder.0.cross.head0"]) == 2  # later positions cannot matter
+    low, high = group["heads"]["encoder.0.self.head0"]["logit_difference_interval_95"]
+    assert low <= group["heads"]["encoder.0.self.head0"]["logit_difference"] <= high
+
+
+# --- attention shift ----------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_does_not_move_has_no_shift(context):
+    one = torch.softmax(torch.randn(6, 3, 5), -1)
+    assert not attention_shift.distance(one, one).any()
+    assert attention_shift.distance(one_hot([0, 1], 5), one_hot([0, 4], 5)).tolist() == [[0.0, 1.0]]
+    found = attention_shift.measure(context, make_group(2, target=1, nines=0, count=60))
+    assert set(found["heads"]) == set(context.heads)
+    first = found["heads"]["decoder.0.self.head0"]  # reads the same digits with and without the carry
+    assert first["moved"] == pytest.approx(0, abs=1e-6) and first["difference"] == pytest.approx(0, abs=1e-6)
+
+
+# --- prefixes -----------------------------------------------------------------------------------------------------
+
+
+class ByOperands(torch.nn.Module):
+    """Computes every digit from the operands, whatever is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.anchor = torch.nn.Parameter(torch.zeros(1))
+
+    def head_names(self):
+        return []
+
+    def encode(self, sources, hooks=None):
+        return sources
+
+    def digits(self, prefixes, sources):
+        number = (sources[:, 0] + sources[:, 3]) * 10 + sources[:, 1] + sources[:, 4]
+        return [number // 100, number // 10 % 10, number % 10]
+
+    def decode(self, prefixes, memory, hooks=None):
+        return torch.nn.functional.one_hot(torch.stack(self.digits(prefixes, memory), 1), 13).float()
+
+
+class ByPrefix(ByOperands):
+    """Reads the carry off the digit before."""
+
+    def digits(self, prefixes, sources):
+        return [prefixes[:, 0] * 0, 9 - 9 * prefixes[:, 1].clamp(0, 1), prefixes[:, 2] * 0]
+
+
+@pytest.mark.parametrize("model, key", [(ByOperands(), "follows_operands"), (ByPrefix(), "follows_prefix")])
+def test_a_prefix_conflict_tells_operands_from_written_digits(tmp_path, model, key):
+    found = nines.prefix_conflict(analysis_models.context(model, tmp_path), make_group(2, target=0, nines=1, count=40))
+    assert found["digit"] == "tens" and found[key]["share"] == 1.0
+    assert found["follows_operands"]["share"] + found["follows_prefix"]["share"] == 1.0
+    assert found["follows_prefix_self_attention_frozen"] == found["follows_prefix"]
+
+
+def test_frozen_self_attention_equals_an_independent_implementation(context):
+    group = make_group(2, target=0, nines=1, count=200)
+    found = nines.prefix_conflict(context, group)["follows_prefix_self_attention_frozen"]
+    model, kept = context.model, {}
+    sums, others = (join(parts) for parts in ((group.without, group.carrying), (group.carrying, group.without)))
+    layer = model.decoder[0].self_attention.output
+    handle = layer.register_forward_pre_hook(lambda _, inputs: kept.update(clean=inputs))
+    with torch.no_grad():
+        model(sums.sources, decoder_inputs(sums.targets))
+    handle.remove()
+    handle = layer.register_forward_pre_hook(lambda _, inputs: kept["clean"])
+    with torch.no_grad():
+        digits = model(sums.sources, decoder_inputs(others.targets)).argmax(-1)[:, 1]
+    handle.remove()
+    assert found["share"] == pytest.approx((digits == others.targets[:, 1]).double().mean().item())
+
+
+# --- probes -------------------------------------------------------------------------------------------------------
 
 
 def test_probes_find_what_is_there_and_nothing_in_shuffled_labels():
@@ -85,16 +271,18 @@ def test_probes_find_what_is_there_and_nothing_in_shuffled_labels():
 
 
 def test_residuals_are_the_models_own(context):
-    sums = context.rows["test"]
-    found = probes.residuals(context.model, sums)
+    model, sums = context.model, context.rows["test"]
+    found = probes.residuals(model, sums)
     with torch.no_grad():
-        logits = context.model.output(context.model.decoder_norm(found["decoder"][-1]))
-        torch.testing.assert_close(logits, context.model(sums.sources, decoder_inputs(sums.targets)))
+        logits = model.output(model.decoder_norm(found["decoder"][-1]))
+        torch.testing.assert_close(logits, model(sums.sources, decoder_inputs(sums.targets)))
+        torch.testing.assert_close(model.encoder_norm(found["encoder"][-1]), model.encode(sums.sources))
+        torch.testing.assert_close(found["encoder"][0], model.embed(sums.sources))
     assert found["encoder"].shape == (2, len(sums), 5, 32) and found["decoder"].shape == (2, len(sums), 3, 32)
 
 
 def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(context):
-    results = probes.probe(context)
+    results = probes.measure(context)
     assert results["carries"] == ["out of the tens", "out of the ones"]
     encoder = torch.tensor(results["sides"]["encoder"]["accuracy"])
     assert encoder.shape == (2, 2, 5) and (encoder > 0.4).all()
@@ -102,6 +290,10 @@ def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(context):
     share = carries(context.rows["test"])[:, 1].double().mean().item()
     assert results["majority"][1] == pytest.approx(max(share, 1 - share), abs=0.02)
     assert torch.tensor(results["sides"]["decoder"]["control_held_out"]).max() < 0.75
+    first = probes.first_readable({**results, "sides": {"encoder": {"layers": ["x", "y"], "accuracy": [
+        [[0.5] * 5, [0.5, 0.6, 0.5, 0.97, 0.5]], [[0.9] * 5, [0.94] * 5]
+    ]}}})  # fmt: skip
+    assert (first[0]["first_layer"], first[0]["position"]) == ("y", "b 10") and first[1]["first_layer"] is None
 
 
 def test_no_pair_is_scored_that_a_probe_was_fitted_on():
@@ -112,169 +304,34 @@ def test_no_pair_is_scored_that_a_probe_was_fitted_on():
         assert not any(tuple(row) in rows for row in scored.sources.tolist())
 
 
-def test_belief_tells_operands_from_written_digits(tmp_path):
-    """A model that ignores what is written must follow the operands; one that reads only that, the digits."""
-    group = make_group(2, target=0, nines=1, count=40)
-
-    class ByOperands(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.anchor = torch.nn.Parameter(torch.zeros(1))
-
-        def head_names(self):
-            return []
-
-        def forward(self, sources, prefixes, hooks=None):
-            number = (sources[:, 0] + sources[:, 3]) * 10 + sources[:, 1] + sources[:, 4]
-            digits = torch.stack([number // 100, number // 10 % 10, number % 10], 1)
-            return torch.nn.functional.one_hot(digits, 13).float()
-
-    class ByWrittenDigits(ByOperands):
-        def forward(self, sources, prefixes, hooks=None):
-            digits = torch.stack([prefixes[:, 0] * 0, 9 - 9 * prefixes[:, 1].clamp(0, 1), prefixes[:, 2] * 0], 1)
-            return torch.nn.functional.one_hot(digits, 13).float()
-
-    for model, key in ((ByOperands(), "follows_operands"), (ByWrittenDigits(), "follows_written_digits")):
-        found = nines.belief(analysis_models.context(model, tmp_path), group)
-        assert found["digit"] == "tens"
-        assert found[key]["share"] == 1.0
-        assert found["follows_operands"]["share"] + found["follows_written_digits"]["share"] == 1.0
-        assert found["follows_written_digits_without_self_attention"] == found["follows_written_digits"]
+# --- summary ------------------------------------------------------------------------------------------------------
 
 
-def test_belief_without_self_attention_equals_an_independent_implementation(context):
-    group = make_group(2, target=0, nines=1, count=200)
-    found = nines.belief(context, group)["follows_written_digits_without_self_attention"]
-    model, kept = context.model, {}
-    asked, told = (join(parts) for parts in ((group.without, group.carrying), (group.carrying, group.without)))
-    projection = model.decoder[0].self_attention.output
-    handle = projection.register_forward_pre_hook(lambda _, inputs: kept.update(it=inputs))
-    with torch.no_grad():
-        model(asked.sources, decoder_inputs(asked))
-    handle.remove()
-    handle = projection.register_forward_pre_hook(lambda _, inputs: kept["it"])
-    with torch.no_grad():
-        digits = model(asked.sources, decoder_inputs(told)).argmax(-1)[:, 1]
-    handle.remove()
-    assert found["share"] == pytest.approx((digits == told.targets[:, 1]).double().mean().item())
+def test_the_summary_holds_the_numbers_of_the_others(context, patched):
+    prefixes = nines.measure(context)
+    shift = {"groups": [attention_shift.measure(context, group) for group in all_groups(2, 60)]}
+    drops = {"a": (0.8, 0.7), "b": (0.6, 0.001), "c": (0.0, 0.0)}
+    heads = {head: {"zero": {"drop": zero}, "mean": {"drop": mean}} for head, (zero, mean) in drops.items()}
+    lost = {"meaningful": True, "heads": heads, "ranking": list(heads)}
+    about = {"meaningful": True, "warning": None}
+    found = about | summary.collect(
+        lost, {"prunable": None}, {"groups": patched}, probes.measure(context), prefixes, shift
+    )
+    assert found["mean_suffices"] == ["b"]
+    tens, through = found["groups"]
+    assert tens["minimal_sets"] == patched[0]["minimal_sets"] and tens["prefix_conflict"] is None
+    assert through["prefix_conflict"] == prefixes["prefix_conflict"][0]
+    head = tens["attention_shift"]["head"]
+    assert tens["attention_shift"]["flips"] == patched[0]["heads"][head]["flips"]
+    text = summary.as_text(found)
+    for group in patched:
+        cell = group["minimal_sets"]["decoder cross"]
+        line = next(line for line in text.splitlines() if line.startswith(group["name"]))
+        assert f"{100 * cell['sufficiency']['share']:.1f} (" in line and line.endswith(", ".join(cell["heads"]))
+    assert "80.00" in text and "all others (1)" in text
 
 
-def it(share: float) -> dict:
-    return {"share": share, "interval_95": [share, share], "n": 100}
-
-
-def belief(operands: float, written: float, without: float) -> dict:
-    names = ("follows_operands", "follows_written_digits", "follows_written_digits_without_self_attention")
-    return {"name": "x", "digit": "tens"} | dict(zip(names, map(it, (operands, written, without)), strict=True))
-
-
-def test_a_carry_read_off_the_answer_is_told_with_its_way():
-    assert "found anew" in " ".join(story.believed([belief(0.9, 0.1, 0.1)]))
-    directly = " ".join(story.believed([belief(0.1, 0.9, 0.8)]))
-    assert "read off the answer" in directly and "not needed" in directly and "80.0" in directly
-    assert "It is self-attention that brings it" in " ".join(story.believed([belief(0.1, 0.9, 0.2)]))
-    assert story.believed([belief(0.4, 0.4, 0.4)]) == []
-
-
-def test_a_pattern_that_does_not_move_has_no_shift(context):
-    one = torch.softmax(torch.randn(6, 3, 5), -1)
-    assert not attention_shift.distance(one, one).any()
-    assert attention_shift.distance(one_hot([0, 1], 5), one_hot([0, 4], 5)).tolist() == [[0.0, 1.0]]
-    found = attention_shift.shifts(context, make_group(2, target=1, nines=0, count=60))
-    assert set(found["heads"]) == set(context.heads)
-    first = found["heads"]["decoder.0.self.head0"]  # reads the same digits with and without the carry
-    assert first["moved"] == pytest.approx(0, abs=1e-6) and first["difference"] == pytest.approx(0, abs=1e-6)
-
-
-@pytest.fixture(scope="module")
-def measured(context):
-    group = patching.measure(context, make_group(2, target=1, nines=0, count=patching.PAIRS))
-    through = patching.measure(context, make_group(2, target=0, nines=1, count=patching.PAIRS))
-    return {
-        "patching": {"groups": [group, through]},
-        "probes": probes.probe(context),
-        "nines": nines.hard_cases(context),
-    }
-
-
-def test_patching_results_hold_what_the_summary_needs(measured):
-    group = measured["patching"]["groups"][0]
-    assert group["pairs"] > 300 and group["place"] == "tens"
-    assert group["stages"]["all heads"]["flips"]["share"] == 1.0
-    assert group["stages"]["all decoder cross"]["flips"]["share"] == 1.0
-    assert group["sets"]["cross heads"]["sufficient"]["share"] > 0.5
-    assert group["sets"]["cross heads"]["others_instead"]["share"] < 0.5
-    assert len(group["positions"]["encoder.0.self.head0"]["flips"]) == 5
-    assert len(group["positions"]["decoder.0.cross.head0"]["flips"]) == 2  # later positions cannot matter
-    low, high = group["heads"]["encoder.0.self.head0"]["shift_interval_95"]
-    assert low <= group["heads"]["encoder.0.self.head0"]["shift"] <= high
-
-
-def test_the_story_is_told_from_the_numbers(context, measured):
-    shift = {"groups": [attention_shift.shifts(context, make_group(2, target=1, nines=0, count=60))]}
-    told = " ".join(story.tell(context, ABLATION, measured["patching"], measured["probes"], measured["nines"], shift))
-    group = measured["patching"]["groups"][0]
-    assert f"The carry into the tens enters through {story.listed(group['sets']['cross heads']['heads'])}" in told
-    assert story.percent(story.pooled([group], "cross heads", "sufficient")) in told
-    assert all(head in told for head in group["sets"]["cross heads"]["heads"])
-    assert "The usual story" in told
-
-
-@pytest.mark.parametrize(
-    "share, words", [(0.01, "is contradicted"), (0.3, "is not the main way"), (0.9, "As the usual")]
-)
-def test_the_usual_story_is_judged_by_its_measured_share(measured, share, words):
-    groups = copy.deepcopy(measured["patching"]["groups"])
-    groups[1]["stages"]["all decoder self"]["flips"] = {"share": share, "interval_95": [share, share], "n": 100}
-    groups[0]["stages"]["all decoder self"]["flips"] = {"share": 0.0, "interval_95": [0.0, 0.01], "n": 100}
-    assert words in story.usual_story(groups, [])
-    if share < 0.05:
-        assert "holds in one respect only" in story.usual_story(groups, [belief(0.1, 0.9, 0.2)])
-
-
-def test_no_conclusion_is_drawn_from_insufficient_heads(measured):
-    groups = copy.deepcopy(measured["patching"]["groups"])
-    groups[0]["sets"]["cross heads"]["sufficient"] = {"share": 0.2, "interval_95": [0.1, 0.3], "n": 100}
-    assert "no small set of heads" in story.entries(groups)[0] and "20.0 ± 10.0%" in story.entries(groups)[0]
-
-
-def test_a_pattern_that_moves_without_effect_is_called_no_cause(measured):
-    groups = measured["patching"]["groups"]
-    heads = {"quiet": {"difference": 0.1, "moved": 0.1, "moved_without_carry": 0.0}}
-    heads["loud"] = {"difference": 0.8, "moved": 0.9, "moved_without_carry": 0.1}
-    shift = {"groups": [{"name": "tens, straight", "heads": heads}]}
-    for share, moral in ((0.0, True), (0.9, False)):
-        flips = {"share": share, "interval_95": [share, share], "n": 100}
-        changed = [{**groups[0], "heads": {"loud": {"flips": flips}}}]
-        told = story.shifted(shift, changed)
-        assert "is loud (tens, straight: 90%" in told and ("no cause" in told) == moral
-    assert story.shifted(shift, []).endswith("when only the digit changes).")
-
-
-def drops(zero: float, mean: float) -> dict:
-    return {"zero": {"drop": zero}, "mean": {"drop": mean}}
-
-
-ABLATION = {"heads": {"a": drops(0.8, 0.7), "b": drops(0.6, 0.001), "c": drops(0.0, 0.0), "d": drops(0.1, 0.0)}}
-
-
-def test_a_head_that_is_needed_for_its_mean_only_is_no_computation():
-    assert "set to zero, b costs 60.0 points of accuracy, but 0.1" in story.constants(ABLATION)
-    assert story.constants(ABLATION).endswith("the same holds for d.")
-    assert story.constants({"heads": {"a": drops(0.8, 0.7), "c": drops(0.0, 0.0)}}) == ""
-
-
-def test_other_ways_are_not_hidden(measured):
-    groups = copy.deepcopy(measured["patching"]["groups"][:1])
-    groups[0]["sets"]["cross heads"]["others_instead"] = {"share": 0.6, "interval_95": [0.5, 0.7], "n": 100}
-    assert "other ways beside" in story.entries(groups)[0]
-    groups[0]["sets"]["cross heads"]["others_instead"] = {"share": 0.0, "interval_95": [0.0, 0.1], "n": 100}
-    assert "other ways beside" not in story.entries(groups)[0]
-
-
-def test_a_model_that_cannot_add_gets_a_warning_for_a_story(tmp_path):
+def test_pairs_that_a_model_gets_wrong_are_not_measured(tmp_path):
     context = analysis_models.context(analysis_models.untrained(), tmp_path)
-    assert not context.meaningful
-    assert story.tell(context, {}, {}, {}, {}, {}) == [context.warning]
     group = patching.measure(context, make_group(2, target=1, nines=0, count=100))
-    assert group["pairs"] == 0
+    assert not context.meaningful and group["pairs"] == 0 and "too few" in group["reason"]

@@ -1,15 +1,13 @@
-"""Ablation, patching and pruning against independent implementations, on models of known weights."""
+"""Interventions, ablation, pruning and attention statistics against independent implementations."""
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from lab.hooks import replace, split_name, zero
-from problem1.analysis import ablation, patching, pruning, slimming
-from problem1.analysis.attention_maps import as_sums
-from problem1.analysis.carry_pairs import all_groups, make_group
-from problem1.analysis.context import CLASSES, Trial, carry_classes, pick, share
+from lab.hooks import split_name, zero
+from problem1.analysis import ablation, pruning
+from problem1.analysis import attention_statistics as statistics
+from problem1.analysis.context import CARRY_CLASSES, carry_classes, pick, sums_of
+from problem1.analysis.interventions import InterventionRunner
 from problem1.attention import MultiHeadAttention
 from problem1.dataset import carries, decoder_inputs
 from tests.problem1 import analysis_models
@@ -26,22 +24,22 @@ def sums():
 
 
 def columns(model, head: str) -> tuple[MultiHeadAttention, slice]:
-    """The attention module of a head, and the columns of its output projection that are the head's."""
+    """The attention module of a head, and the columns of its output layer that are the head's."""
     name, number = split_name(head)
     module = next(m for m in model.modules() if isinstance(m, MultiHeadAttention) and m.name == name)
     width = module.output.in_features // module.num_heads
     return module, slice(number * width, (number + 1) * width)
 
 
-def by_hook(model, sums, values: dict[str, torch.Tensor | float]) -> torch.Tensor:
-    """Logits with heads' outputs overwritten just before the output projection: no HeadHooks involved."""
+def by_forward_hook(model, sums, values: dict[str, torch.Tensor | float]) -> torch.Tensor:
+    """Logits with heads' outputs overwritten just before the output layer: no HeadHooks involved."""
     handles = []
     for head, value in values.items():
-        module, its = columns(model, head)
+        module, own = columns(model, head)
 
-        def overwrite(_, inputs, its=its, value=value):
+        def overwrite(_, inputs, own=own, value=value):
             changed = inputs[0].clone()
-            changed[..., its] = value
+            changed[..., own] = value
             return (changed,)
 
         handles.append(module.output.register_forward_pre_hook(overwrite))
@@ -53,48 +51,90 @@ def by_hook(model, sums, values: dict[str, torch.Tensor | float]) -> torch.Tenso
 
 
 def without_weights(model, sums, head: str, transposed: bool = False) -> torch.Tensor:
-    """Logits with the head's columns (or, wrongly, rows) of the output projection set to zero."""
-    module, its = columns(model, head)
-    kept = module.output.weight.detach().clone()
+    """Logits with the head's columns (or, wrongly, rows) of the output layer set to zero."""
+    module, own = columns(model, head)
+    before = module.output.weight.detach().clone()
     with torch.no_grad():
-        module.output.weight[(its, slice(None)) if transposed else (slice(None), its)] = 0
+        module.output.weight[(own, slice(None)) if transposed else (slice(None), own)] = 0
         logits = model(sums.sources, decoder_inputs(sums.targets))
-        module.output.weight.copy_(kept)
+        module.output.weight.copy_(before)
     return logits
 
 
 @pytest.mark.parametrize("head", analysis_models.untrained().head_names())
-def test_zeroing_a_head_is_removing_its_columns_of_the_output_projection(model, sums, head):
-    logits = Trial(model, sums).logits({head: zero})
+def test_zero_ablation_is_removing_the_columns_of_the_output_layer(model, sums, head):
+    logits = InterventionRunner(model, sums).logits({head: zero})
     torch.testing.assert_close(logits, without_weights(model, sums, head))
-    torch.testing.assert_close(logits, by_hook(model, sums, {head: 0.0}))
+    torch.testing.assert_close(logits, by_forward_hook(model, sums, {head: 0.0}))
     # The two mistakes that are easy to make must show: the wrong axis, and the neighbouring head.
     assert not torch.allclose(logits, without_weights(model, sums, head, transposed=True), atol=1e-3)
     name, number = split_name(head)
     assert not torch.allclose(logits, without_weights(model, sums, f"{name}.head{1 - number}"), atol=1e-3)
 
 
+def test_runs_in_batches_and_with_memories_used_again_give_what_one_plain_pass_gives(model, sums):
+    with torch.no_grad():
+        plain = model(sums.sources, decoder_inputs(sums.targets))
+    runner = InterventionRunner(model, sums, batch_size=33)
+    encoder, decoder = "encoder.0.self.head1", "decoder.0.cross.head0"
+    torch.testing.assert_close(runner.logits(), plain)
+    for interventions in ({encoder: zero}, {encoder: zero, decoder: zero}, {decoder: zero}, {}):
+        expected = by_forward_hook(model, sums, dict.fromkeys(interventions, 0.0))
+        torch.testing.assert_close(runner.logits(interventions), expected)
+    patterns, outputs = runner.recorded.patterns, runner.recorded.outputs
+    assert set(patterns) == set(outputs) == set(model.head_names())
+    assert patterns[decoder].shape == (100, 3, 5)
+    torch.testing.assert_close(patterns[decoder].sum(-1), torch.ones(100, 3))
+
+
+def test_a_subset_holds_what_a_run_of_these_rows_alone_would(model, sums):
+    rows = torch.tensor([3, 97, 40])
+    part, alone = InterventionRunner(model, sums).subset(rows), InterventionRunner(model, pick(sums, rows))
+    torch.testing.assert_close(part.recorded.logits, alone.recorded.logits)
+    for head in model.head_names():
+        torch.testing.assert_close(part.recorded.patterns[head], alone.recorded.patterns[head])
+        torch.testing.assert_close(part.recorded.outputs[head], alone.recorded.outputs[head])
+        torch.testing.assert_close(part.logits({head: zero}), alone.logits({head: zero}))
+
+
+def test_the_test_rows_are_run_once_without_interventions(tmp_path):
+    context = analysis_models.context(analysis_models.untrained(), tmp_path)
+    calls = []
+    handle = context.model.encoder[0].register_forward_hook(lambda *_: calls.append(1))
+    assert context.accuracy == context.correct.all(1).double().mean() and not context.meaningful
+    assert context.warning and context.mean_outputs and context.recorded.patterns
+    context.test.evaluate()
+    handle.remove()
+    assert len(calls) == len(context.test.batches)
+
+
+def test_a_misspelt_head_is_an_error_and_no_silent_nothing(model, sums):
+    for name in ("encoder.0.self.head7", "decoder.5.cross.head0"):
+        with pytest.raises(KeyError, match=name):
+            InterventionRunner(model, sums).logits({name: zero})
+
+
 def test_ablation_results_equal_those_of_an_independent_implementation(tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     test = context.rows["test"]
-    results = ablation.ablate_each(context)
-    kept = {}
+    results = ablation.measure(context)
+    means = {}
     for head in context.heads:
-        module, its = columns(context.model, head)
+        module, own = columns(context.model, head)
         handle = module.output.register_forward_pre_hook(
-            lambda _, inputs, head=head, its=its: kept.update({head: inputs[0][..., its].mean(0)})
+            lambda _, inputs, head=head, own=own: means.update({head: inputs[0][..., own].mean(0)})
         )
         with torch.no_grad():
-            context.model(test.sources, decoder_inputs(test))
+            context.model(test.sources, decoder_inputs(test.targets))
         handle.remove()
     rows = carry_classes(test)
     for head in context.heads:
-        for kind, value in (("zero", 0.0), ("mean", kept[head])):
-            right = by_hook(context.model, test, {head: value}).argmax(-1) == test.targets
+        for kind, value in (("zero", 0.0), ("mean", means[head])):
+            right = by_forward_hook(context.model, test, {head: value}).argmax(-1) == test.targets
             entry = results["heads"][head][kind]
             assert entry["accuracy"] == pytest.approx(right.all(1).double().mean().item())
             assert list(entry["by_digit"].values()) == pytest.approx(right.double().mean(0).tolist())
-            for number, name in enumerate(CLASSES):
+            for number, name in enumerate(CARRY_CLASSES):
                 members = right.all(1)[rows == number]
                 expected = members.double().mean().item() if len(members) else None
                 assert entry["by_carry"][name] == pytest.approx(expected)
@@ -103,150 +143,39 @@ def test_ablation_results_equal_those_of_an_independent_implementation(tmp_path)
     assert any(results["heads"][head]["zero"]["drop"] > 0.2 for head in context.heads)
 
 
-def test_trials_in_batches_and_with_kept_memories_give_what_one_plain_pass_gives(model, sums):
-    with torch.no_grad():
-        plain = model(sums.sources, decoder_inputs(sums.targets))
-    trial = Trial(model, sums, batch_size=33)
-    encoder, decoder = "encoder.0.self.head1", "decoder.0.cross.head0"
-    torch.testing.assert_close(trial.logits(), plain)
-    for interventions in ({encoder: zero}, {encoder: zero, decoder: zero}, {decoder: zero}, {}):
-        expected = by_hook(model, sums, dict.fromkeys(interventions, 0.0))
-        torch.testing.assert_close(trial.logits(interventions), expected)
-    patterns, outputs = trial.record()
-    assert set(patterns) == set(outputs) == set(model.head_names())
-    assert patterns[decoder].shape == (100, 3, 5)
-    torch.testing.assert_close(patterns[decoder].sum(-1), torch.ones(100, 3))
+class HalfRight(torch.nn.Module):
+    """Right on every other row, whatever its one useless head does; without the other, right on a quarter less."""
+
+    def __init__(self):
+        super().__init__()
+        self.anchor = torch.nn.Parameter(torch.zeros(1))
+
+    def head_names(self):
+        return ["encoder.0.self.head0", "encoder.0.self.head1"]
+
+    def encode(self, sources, hooks=None):
+        outputs = torch.ones(len(sources), 2, 5, 4)
+        outputs = outputs if hooks is None else hooks("encoder.0.self", outputs, torch.ones(len(sources), 2, 5, 5) / 5)
+        return torch.cat([sources, outputs[:, 1, :1, 0].long()], 1)
+
+    def decode(self, prefixes, memory, hooks=None):
+        numbers = memory[:, 0] * 10 + memory[:, 1] + memory[:, 3] * 10 + memory[:, 4]
+        right = (memory[:, 1] % 2 == 0) & ((memory[:, 5] == 1) | (memory[:, 4] % 4 < 2))
+        numbers = torch.where(right, numbers, numbers + 1)
+        digits = torch.stack([numbers // 100, numbers // 10 % 10, numbers % 10], 1)
+        return torch.nn.functional.one_hot(digits, 13).float()
 
 
-def test_a_misspelt_head_is_an_error_and_no_silent_nothing(model, sums):
-    for name in ("encoder.0.self.head7", "decoder.5.cross.head0"):
-        with pytest.raises(KeyError, match=name):
-            Trial(model, sums).logits({name: zero})
-
-
-def test_putting_a_run_into_itself_changes_nothing(model, sums):
-    swap = patching.Swap(model, sums, sums, target=1)
-    torch.testing.assert_close(swap.trial.logits(swap.put(model.head_names())), Trial(model, sums).logits())
-
-
-def test_putting_all_of_another_run_in_gives_the_other_run():
-    model = analysis_models.adder()
-    group = make_group(2, target=1, nines=0, count=200)
-    swap = patching.usable_swap(model, group)
-    flips, shift = swap.effect(swap.put(model.head_names()))
-    assert flips.all()
-    torch.testing.assert_close(shift, torch.ones_like(shift), atol=1e-3, rtol=0)
-    # All that the source tells comes through cross-attention: these heads alone must do the same.
-    cross = patching.stages(model.head_names())["all decoder cross"]
-    torch.testing.assert_close(swap.effect(swap.put(cross))[1], shift, atol=1e-3, rtol=0)
-    assert not swap.effect({})[0].any()
-    assert not swap.effect(swap.put(model.head_names()) | swap.hold(model.head_names()))[0].any()
-
-
-def test_patching_equals_an_independent_implementation():
-    model = analysis_models.adder()
-    group = make_group(2, target=1, nines=0, count=60)
-    keep = torch.ones(60, dtype=torch.bool)
-    for one in (group.without, group.carrying):
-        with torch.no_grad():
-            keep &= (model(one.sources, decoder_inputs(one)).argmax(-1) == one.targets)[:, 1]
-    without, carrying = pick(group.without, keep), pick(group.carrying, keep)
-    swap = patching.Swap(model, without, carrying, target=1)
-    for head in model.head_names():
-        module, its = columns(model, head)
-        said = {}
-        handle = module.output.register_forward_pre_hook(
-            lambda _, x, said=said, its=its: said.update(it=x[0][..., its])
-        )
-        with torch.no_grad():
-            model(carrying.sources, decoder_inputs(carrying))
-        handle.remove()
-        logits = by_hook(model, without, {head: said["it"]})
-        torch.testing.assert_close(swap.trial.logits(swap.put([head])), logits)
-        torch.testing.assert_close(swap.effect(swap.put([head]))[0], logits[:, 1].argmax(-1) == carrying.targets[:, 1])
-
-
-class EarlyFeedsLate:
-    """A stand-in for a Swap: the digit is what the late head says, which follows the early one unless held."""
-
-    def put(self, heads, positions=None):
-        return dict.fromkeys(heads, "foreign")
-
-    def hold(self, heads):
-        return dict.fromkeys(heads, "own")
-
-    def effect(self, interventions):
-        flips = interventions.get("late", interventions.get("early", "own")) == "foreign"
-        return torch.full((8,), flips), torch.full((8,), float(flips) - 0.1 * ("early" in interventions))
-
-
-def test_what_others_bring_through_the_found_heads_does_not_count_as_theirs():
-    swap = EarlyFeedsLate()
-    heads = ["early", "late", "idle"]
-    found = patching.found_set(swap, {head: swap.effect(swap.put([head])) for head in heads}, heads, heads)
-    assert found["heads"] == ["late"]
-    assert found["sufficient"]["share"] == 1.0 and found["others_instead"]["share"] == 0.0
-    assert found["sufficient"]["n"] == 4  # measured on the half that the heads were not chosen on
-    early_only = patching.found_set(swap, {"early": swap.effect(swap.put(["early"]))}, ["early"], heads)
-    assert early_only["heads"] == ["early"] and early_only["sufficient"]["share"] == 1.0
-
-
-def test_one_position_is_replaced_and_no_other():
-    model, sums = analysis_models.untrained(), analysis_models.rows(50)["test"]
-    outputs = torch.randn(50, 5, 16)
-    edit = replace(outputs, [3])
-    before = torch.zeros(50, 5, 16)
-    after = edit(before)
-    assert torch.equal(after[:, 3], outputs[:, 3])
-    assert not after[:, [0, 1, 2, 4]].any() and not before.any()
-    # A decoder position after the target cannot reach it: replacing there must not move it.
-    swap = patching.Swap(model, sums, pick(sums, torch.randperm(50)), target=0)
-    head = "decoder.0.cross.head0"
-    untouched = swap.trial.logits(swap.put([head], [1, 2]))[:, 0]
-    torch.testing.assert_close(untouched, Trial(model, sums).logits()[:, 0])
-
-
-@given(st.integers(1, 7), st.data())
-def test_pairs_differ_in_one_digit_and_exactly_the_wanted_carries(num_digits, data):
-    nines = data.draw(st.integers(0, min(2, num_digits - 1)))
-    target = data.draw(st.integers(0, num_digits - 1 - nines))
-    group = make_group(num_digits, target, nines, 20, seed=data.draw(st.integers(0, 5)))
-    assert len(group.without) == len(group.carrying) == len(group.control) == 20
-    for row in range(20):
-        numbers = []
-        for sums in (group.without, group.carrying, group.control):
-            source, answer = sums.sources[row].tolist(), sums.targets[row].tolist()
-            a, b = source[:num_digits], source[num_digits + 1 :]
-            assert a[0] and b[0]
-            assert int("".join(map(str, a))) + int("".join(map(str, b))) == int("".join(map(str, answer)))
-            numbers.append((a, b, answer))
-        (a, b, answer), (other_a, other_b, other), (control_a, _, control) = numbers
-        changed = [column for column in range(num_digits) if a[column] != other_a[column]]
-        assert changed == [target + nines] and b == other_b
-        assert [column for column in range(num_digits) if a[column] != control_a[column]] == changed
-        assert answer[:target] == other[:target] == control[:target]  # all before the target agrees
-        assert (answer[target] + 1) % 10 == other[target] and answer[target] == control[target]
-        assert all(a[column] + b[column] == 9 for column in range(target, target + nines))
-        assert all(answer[place] == 9 and other[place] == 0 for place in range(target + 1, target + 1 + nines))
-
-
-def test_every_digit_a_carry_can_reach_has_its_pairs():
-    assert [(group.place, group.nines) for group in all_groups(3, 5)] == [
-        ("thousands", 0),
-        ("hundreds", 0),
-        ("tens", 0),
-        ("thousands", 1),
-        ("hundreds", 1),
-        ("thousands", 2),
-    ]
-    assert [group.name for group in all_groups(1, 5)] == ["tens, straight"]
-
-
-def test_carry_classes_of_sums_worked_out_by_hand():
-    sums = as_sums([(123, 456), (129, 456), (629, 456), (189, 456), (445, 555), (999, 999)], 3)
-    names = [CLASSES[number] for number in carry_classes(sums).tolist()]
-    assert names == ["no carry", "one carry", "separate carries", "carry chain", "carry chain", "carry chain"]
-    assert carries(sums)[2].tolist() == [True, False, True]
+def test_intervals_of_losses_are_those_of_pairs_of_runs(tmp_path):
+    """A baseline of 50% is not exact, but a head whose ablation changes nothing loses exactly nothing."""
+    results = ablation.measure(analysis_models.context(HalfRight(), tmp_path, count=400))
+    assert 0.4 < results["baseline"]["accuracy"] < 0.6
+    useless, useful = (results["heads"][head]["zero"] for head in ("encoder.0.self.head0", "encoder.0.self.head1"))
+    assert useless["drop"] == 0 and useless["drop_interval_95"] == [0.0, 0.0]
+    low, high = useful["drop_interval_95"]
+    assert 0 < low < useful["drop"] < high
+    share = useful["drop"]  # rows that are lost; none is won: a binomial share
+    assert (high - low) / 2 == pytest.approx(1.96 * (share * (1 - share) / 400) ** 0.5, rel=0.15)
 
 
 class TwoThatStandInForEachOther:
@@ -254,7 +183,7 @@ class TwoThatStandInForEachOther:
 
     sums = range(10)
 
-    def right(self, interventions):
+    def evaluate(self, interventions):
         broken = "d" in interventions or {"a", "b"} <= set(interventions)
         return torch.full((10, 2), not broken), float(broken) + sum(
             {"a": 0.1, "b": 0.2, "c": 0.3}.get(head, 0) for head in interventions
@@ -264,43 +193,105 @@ class TwoThatStandInForEachOther:
 def test_heads_that_can_go_alone_but_not_together_are_told_apart():
     interventions = dict.fromkeys("abcd", zero)
     progress = type("Progress", (), {"update": lambda self: None})()
-    trial = TwoThatStandInForEachOther()
-    order = pruning.greedy_order(trial, interventions, progress)
+    runner = TwoThatStandInForEachOther()
+    order = pruning.greedy_order(runner, interventions, progress)
     assert order[:2] == ["a", "c"]  # by its loss alone b would come before c, but not once a is gone
-    curve = pruning.along(trial, interventions, order)
+    curve = pruning.along(runner, interventions, order)
     assert [point["share"] for point in curve] == [1.0, 1.0, 1.0, 0.0, 0.0]
     alone = {head: {"zero": {"drop": 1.0 if head == "d" else 0.0, "loss_increase": 0.0}} for head in interventions}
     curves = {
         "greedy": {"exact_match": curve},
-        "one_by_one": {"exact_match": pruning.along(trial, interventions, ["a", "b", "c", "d"])},
-        "random": [[1.0, 1.0, 0.0, 0.0, 0.0]],
+        "by_ablation": {"exact_match": pruning.along(runner, interventions, ["a", "b", "c", "d"])},
+        "random": [[1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]],
     }
-    found = pruning.dispensable({"heads": alone, "baseline": {"accuracy": 1.0}}, curves, "zero")
+    found = pruning.prunable({"heads": alone, "baseline": {"accuracy": 1.0}}, curves, "zero")
     assert (found["alone"], found["together"]) == (3, 2)
     assert (found["alone_share"], found["together_share"]) == (0.75, 0.5)
-    assert found["all_those_together"] == 0.0
-    assert found["together_in_order_of_single_ablation"] == 1
+    assert found["exact_match_without_all_of_those"] == 0.0
+    assert found["together_by_ablation"] == 1 and found["together_random_median"] == 0.5
 
 
-def test_a_head_that_is_cut_out_equals_zeroing_it_and_stays_out_while_training_goes_on():
+def test_a_removed_head_equals_zeroing_it_and_stays_out_while_training_goes_on():
     heads = ["encoder.0.self.head1", "decoder.0.cross.head0"]
     sums = analysis_models.rows(64)
     model = analysis_models.untrained(seed=2)
-    expected = Trial(model, sums["test"]).logits(dict.fromkeys(heads, zero))
-    slimming.cut_out(model, heads)
-    torch.testing.assert_close(Trial(model, sums["test"]).logits(), expected)
+    expected = InterventionRunner(model, sums["test"]).logits(dict.fromkeys(heads, zero))
+    pruning.remove_heads(model, heads)
+    torch.testing.assert_close(InterventionRunner(model, sums["test"]).logits(), expected)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    slimming.fine_tune(model, sums["train"], steps=5)
+    pruning.fine_tune(model, sums["train"], steps=5)
     assert any(not torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    after = Trial(model, sums["test"])
+    after = InterventionRunner(model, sums["test"])
     torch.testing.assert_close(after.logits(dict.fromkeys(heads, zero)), after.logits())
     for head in heads:
-        module, its = columns(model, head)
-        assert not module.output.weight[:, its].any()
-        for part in (*module.projections.weight.chunk(3), *module.projections.bias.chunk(3)):  # queries, keys, values
-            assert not part[its].any() and part.any()
+        module, own = columns(model, head)
+        assert not module.output.weight[:, own].any()
+        for layer in (module.query, module.key, module.value):
+            for part in (layer.weight, layer.bias):
+                assert not part[own].any() and part.any()
 
 
-def test_shares_have_intervals_and_nothing_counted_has_none():
-    assert share(torch.tensor([True, True, False, True]))["share"] == 0.75
-    assert share(torch.zeros(0, dtype=torch.bool)) == {"share": None, "interval_95": None, "n": 0}
+def test_carry_classes_of_sums_worked_out_by_hand():
+    sums = sums_of([(123, 456), (129, 456), (629, 456), (189, 456), (445, 555), (999, 999)], 3)
+    names = [CARRY_CLASSES[number] for number in carry_classes(sums).tolist()]
+    assert names == ["no carry", "one carry", "separate carries", "carry chain", "carry chain", "carry chain"]
+    assert carries(sums)[2].tolist() == [True, False, True]
+
+
+# --- attention statistics ---------------------------------------------------------------------------------------
+
+SUMS = sums_of([(47, 92)] * 4, 2)  # the larger digit is b's in the tens, a's in the ones
+
+
+def one_hot(rows: list[int], keys: int) -> torch.Tensor:
+    """[1, Tq, Tk] each query attends to one key."""
+    return torch.nn.functional.one_hot(torch.tensor(rows), keys).double().unsqueeze(0)
+
+
+# Two-digit source: a10 a1 + b10 b1. Outputs: hundreds, tens, ones.
+PLANTED = [
+    ("encoder.0.self.head0", [0, 1, 2, 3, 4], 5, {"own position": 1, "same column": 0, "operator": 0.2}),
+    ("encoder.0.self.head0", [3, 4, 2, 0, 1], 5, {"own position": 0.2, "same column": 1, "lower column": 0}),
+    ("encoder.0.self.head0", [3, 4, 2, 3, 4], 5, {"same column": 0.5}),
+    ("decoder.0.cross.head1", [2, 0, 1], 5, {"same column": 1, "larger digit": 0.5, "smaller digit": 0.5}),
+    ("decoder.0.cross.head1", [2, 3, 1], 5, {"larger digit": 1, "smaller digit": 0}),
+    ("decoder.0.cross.head1", [2, 0, 2], 5, {"larger digit": 0, "smaller digit": 0.5}),
+    ("encoder.0.self.head0", [1, 2, 2, 4, 2], 5, {"lower column": 1, "operator": 0.6}),
+    ("decoder.0.cross.head1", [2, 0, 4], 5, {"same column": 1, "lower column": 0, "operator": 1 / 3}),
+    ("decoder.0.cross.head1", [2, 1, 0], 5, {"same column": 0, "lower column": 1}),
+    ("decoder.1.self.head0", [0, 0, 0], 3, {"start token": 1, "own position": 0, "earlier outputs": 0}),
+    ("decoder.1.self.head0", [0, 1, 1], 3, {"start token": 0, "own position": 0.5, "earlier outputs": 1}),
+]
+
+
+@pytest.mark.parametrize("head, attends_to, keys, expected", PLANTED)
+def test_statistics_of_planted_patterns(head, attends_to, keys, expected):
+    found = statistics.statistics(head, one_hot(attends_to, keys).expand(4, -1, -1), SUMS)
+    for name, value in expected.items():
+        assert found[name].tolist() == pytest.approx([value] * 4), name
+    assert found["entropy"].tolist() == pytest.approx([0.0] * 4)
+    assert found["variability"].tolist() == pytest.approx([0.0] * 4)
+
+
+def test_entropy_and_variability():
+    two = pick(SUMS, slice(2))
+    even = torch.full((1, 5, 5), 0.2, dtype=torch.double).expand(2, -1, -1)
+    assert statistics.statistics("encoder.0.self.head0", even, two)["entropy"].tolist() == pytest.approx([1.0, 1.0])
+    causal = torch.ones(3, 3, dtype=torch.double).tril()
+    causal = (causal / causal.sum(1, keepdim=True)).expand(2, -1, -1)
+    assert statistics.statistics("decoder.0.self.head0", causal, two)["entropy"].tolist() == pytest.approx([1.0, 1.0])
+    turning = torch.cat([one_hot([0] * 5, 5), one_hot([4] * 5, 5)])  # one sum attends here, the other there
+    found = statistics.statistics("encoder.0.self.head0", turning, two)["variability"]
+    assert found.tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_descriptions_follow_from_the_numbers():
+    def described(**means: float) -> dict:
+        names = {name.replace("_", " "): {"mean": mean} for name, mean in means.items()}
+        return statistics.describe({"variability": {"mean": 0.3}, "entropy": {"mean": 0.2}} | names)
+
+    assert described(same_column=0.9, lower_column=0.1)["description"] == "same column (0.90), content-dependent"
+    assert described(same_column=0.9, variability=0.01)["kind"] == "positional"
+    assert "its smaller digit" in described(same_column=0.9, smaller_digit=0.8, larger_digit=0.1)["description"]
+    assert described(operator=0.3, same_column=0.2)["main_target"] == "no main target"
+    assert described(same_column=0.9, entropy=0.95)["main_target"] == "uniform"

@@ -1,12 +1,13 @@
-"""What the analyses say is what the model did: counts, causes, proofs, failure cases, sums over seeds."""
+"""What the analyses report is what the model did: counts, causes, proofs, failure cases, means over seeds."""
 
 import pytest
 import torch
 
 from lab.files import UserError
-from problem2 import analyze, dataset
-from problem2.analysis import extrapolation, failures, geometry, mechanism, proof
-from problem2.analysis.study_summary import sum_up
+from problem2 import dataset
+from problem2.analysis import encodings, extrapolation, failures, geometry, mechanism, proof
+from problem2.analysis.context import table
+from problem2.analysis.study_summary import as_table, sum_up
 from problem2.dataset import to_rows
 from problem2.model import create_model
 
@@ -19,7 +20,7 @@ def make(name, **changes):
 
 
 class Comparer(torch.nn.Module):
-    """A window model by hand: every place compares itself with its neighbours, and is right."""
+    """A window model by hand: every position compares itself with its neighbours, and is right."""
 
     def __init__(self, blind_to: tuple[int, int] | None = None):
         super().__init__()
@@ -42,23 +43,23 @@ def test_judge_counts_by_class_and_names_the_collapsed():
     report = extrapolation.judge(torch.tensor([2.0, -1.0, -1.0, 3.0, -0.5]).double(), labels)
     assert report["rows"] == 5 and abs(report["accuracy"] - 3 / 5) < 1e-6 and not report["collapsed"]
     assert report["sorted"]["accuracy"] == 1 / 2 and report["unsorted"]["accuracy"] == 2 / 3
-    assert report["interval"][0] < 0.6 < report["interval"][1]
+    assert report["interval_95"][0] < 0.6 < report["interval_95"][1]
     assert abs(report["unsorted"]["margin_mean"] - 0.5) < 1e-6
     dead = extrapolation.judge(torch.full((5,), -1.0).double(), labels)
     assert dead["collapsed"] and abs(dead["accuracy"] - 0.6) < 1e-6
     alive = extrapolation.judge(torch.full((3,), -1.0).double(), torch.zeros(3, dtype=torch.long))
-    assert not alive["collapsed"]  # all rows are unsorted: one answer is the right one
+    assert not alive["collapsed"]  # all rows are unsorted: one class is the right one
 
 
 def test_margins_do_not_depend_on_the_batches():
-    model, rows = make("sinusoidal"), dataset.draw(30, 8, 16, torch.Generator().manual_seed(0))
+    model, rows = make("sinusoidal"), dataset.sample_rows(30, 8, 16, torch.Generator().manual_seed(0))
     whole = extrapolation.margins(model, rows.sequences)
     torch.testing.assert_close(whole, extrapolation.margins(model, rows.sequences, 7), atol=1e-6, rtol=1e-5)
     assert (whole > 0).tolist() == (model(rows.sequences).argmax(1) == 1).tolist()
 
 
 def test_an_experiment_leaves_the_model_as_it_was():
-    model, rows = make("sinusoidal"), dataset.draw(8, 16, 16, torch.Generator().manual_seed(0)).sequences
+    model, rows = make("sinusoidal"), dataset.sample_rows(8, 16, 16, torch.Generator().manual_seed(0)).sequences
     before = model(rows)
     with mechanism.changed(model, mechanism.Changed):
         assert torch.equal(model(rows), before)
@@ -68,30 +69,39 @@ def test_an_experiment_leaves_the_model_as_it_was():
 
 
 def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do():
-    rows = dataset.draw(8, 16, 16, torch.Generator().manual_seed(0)).sequences
+    rows = dataset.sample_rows(8, 16, 16, torch.Generator().manual_seed(0)).sequences
     for name in ("rope", "alibi", "t5", "window", "none", "sinusoidal", "learned", "onehot"):
         model = make(name)
         before = model(rows)
         with mechanism.changed(model, mechanism.Shifted):
             same = torch.allclose(model(rows), before, atol=2e-3)
-        assert same == (name not in ("sinusoidal", "learned")), name  # one-hot: 512 is a multiple of its period
+        assert same == (name not in ("sinusoidal", "learned", "onehot")), name
 
 
-def test_squeezed_positions_stay_in_the_trained_range_and_stretched_do_not():
+def test_interpolated_positions_stay_in_the_trained_range_and_stretched_do_not():
     scheme, lengths = make("sinusoidal").scheme, torch.tensor([256])
-    squeezed = mechanism.Squeezed(scheme).positions(lengths, 256)
-    assert squeezed[0] == 0 and abs(squeezed[-1] - 15) < 1e-4 and (squeezed.diff() > 0).all()
+    inside = mechanism.PositionInterpolation(scheme).positions(lengths, 256)
+    assert inside[0] == 0 and abs(inside[-1] - 15) < 1e-4 and (inside.diff() > 0).all()
+    assert mechanism.PositionInterpolation(scheme, 32).positions(lengths, 256)[-1] > 30.99
     assert mechanism.Stretched(scheme).positions(torch.tensor([16]), 16).tolist() == list(range(0, 256, 16))
 
 
-def test_sharper_multiplies_scores_and_narrow_hides_the_far():
+def test_log_n_scaling_multiplies_scores_and_a_sliding_window_hides_the_far():
     heads = torch.randn(1, 4, 3, 4)
-    sharper = mechanism.Sharper(make("rope").scheme)
-    plain = sharper.inner.rotate(heads, torch.arange(3))
-    scores = sharper.rotate(heads, torch.arange(3)) @ sharper.rotate(heads, torch.arange(3)).transpose(-2, -1)
+    scaled = mechanism.LogNScaling(make("rope").scheme)
+    plain = scaled.inner.rotate(heads, torch.arange(3))
+    scores = scaled.rotate(heads, torch.arange(3)) @ scaled.rotate(heads, torch.arange(3)).transpose(-2, -1)
     torch.testing.assert_close(scores, 2 * plain @ plain.transpose(-2, -1), atol=1e-5, rtol=1e-5)  # log 256 / log 16
-    seen = mechanism.Narrow(make("alibi").scheme).visible(40)
+    seen = mechanism.SlidingWindow(make("alibi").scheme).visible(40)
     assert seen[0, 20, 5] and not seen[0, 20, 4] and not seen[0, 20, 21] and seen[1, 20, 35] and not seen[1, 20, 36]
+
+
+def test_causes_follow_the_longest_sequence_of_training(tmp_path):
+    sets = mechanism.test_sets(tmp_path, 4)
+    assert [*sets["extrapolation"]] == [4, 64] and [*sets["adjacent"]] == [4, 8, 16, 32, 64]
+    report = mechanism.measure(make("rope"), sets)
+    assert [*report["causes"]["adjacent"]] == [*mechanism.CONDITIONS]
+    assert report["neighbour_attention"]["lengths"] == [4, 8, 16, 32, 64]
 
 
 def test_neighbour_attention_is_read_from_the_pattern():
@@ -100,7 +110,7 @@ def test_neighbour_attention_is_read_from_the_pattern():
         model.layers[0].attention.query.weight.zero_()  # the trained bias alone decides
         model.layers[0].attention.query.bias.zero_()
         model.scheme.table.zero_()
-        model.scheme.table[2, 2] = 50.0  # head 2 looks at the next place
+        model.scheme.table[2, 2] = 50.0  # head 2 attends to the next token
     rows = to_rows([sorted(range(0, 64, 4)), sorted(range(0, 48, 3))])
     report = mechanism.neighbour_attention(model, {16: rows})
     assert report["best"]["head"] == "encoder.0.self.head2" and report["best"]["direction"] == "next"
@@ -115,10 +125,10 @@ def test_share_by_distance_tells_stripes_from_noise():
     assert geometry.distance_share(torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(0)))[0] < 0.3
 
 
-def test_place_scores_are_the_mean_over_all_pairs_of_values():
+def test_position_scores_are_the_mean_over_all_pairs_of_values():
     model = make("sinusoidal")
     positions = torch.tensor([0, 3, 7])
-    scores = geometry.place_scores(model, positions)
+    scores = geometry.position_scores(model, positions)
     attention, total = model.layers[0].attention, torch.zeros(4, 3, 3)
     values = model.embedding.weight[:100] * 4.0  # √16
     hidden = model.layers[0].attention_norm(values[:, None] + model.scheme.code(positions))
@@ -130,8 +140,8 @@ def test_place_scores_are_the_mean_over_all_pairs_of_values():
 
 def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_does_not_see():
     report = proof.check(*proof.every_vote(Comparer()))
-    assert report["holds"] and report["situations"] == 1_020_000 and report["steps_down"] == 4950
-    assert report["margin_of_alarm"] == 4 and report["margin_of_silence"] == 4
+    assert report["holds"] and report["contexts"] == 1_020_000 and report["steps_down"] == 4950
+    assert report["step_down_margin"] == 4 and report["ordered_margin"] == 4
     assert report["holds_for_steps_up_to"] == 99
     report = proof.check(*proof.every_vote(Comparer(blind_to=(57, 56))))
     assert not report["holds"] and report["missed_steps_down"] == 1 and report["false_alarms"] == 0
@@ -146,8 +156,8 @@ def test_proof_for_small_steps_says_how_large_they_may_be():
     assert proof.check(middle, first, last)["holds_for_steps_up_to"] == 24
 
 
-def test_proof_is_only_for_models_whose_situations_can_be_tried():
-    assert proof.can_be_tried(make("window", num_layers=1, pooling="max"))
+def test_proof_is_only_for_models_whose_local_contexts_can_be_tried():
+    assert proof.is_local(make("window", num_layers=1, pooling="max"))
     assert proof.prove(make("window", num_layers=2, pooling="max")) is None
     assert proof.prove(make("window", num_layers=1)) is None
     assert proof.prove(make("rope", num_layers=1, pooling="max")) is None
@@ -157,63 +167,70 @@ def test_an_untrained_model_is_not_proved():
     assert not proof.prove(make("window", num_layers=1, pooling="max"))["holds"]
 
 
-def test_a_failure_is_told_in_a_sentence():
+def test_a_failure_is_described_in_a_sentence():
     case = failures.describe([3, 15, 41, 27, 58], 3.9)
     assert case["steps_down"] == [2] and case["largest_drop"] == 14 and case["is_sorted"] == 0
-    text = failures.sentence(case)
-    assert "wrongly says that it is sorted (98.0% sure)" in text
-    assert "place 3 holds 41, place 4 holds 27: 3 15 [41 27] 58" in text
-    assert "rightly says that it is sorted" in failures.sentence(failures.describe([1, 2, 2], 800.0))
+    assert failures.sentence(case) == (
+        "length 5: predicted sorted (confidence 98.0%), wrong: values 3 and 4 are 41 and 27: 3 15 [41 27] 58"
+    )
+    assert "(confidence 100.0%), correct: no step down" in failures.sentence(failures.describe([1, 2, 2], 800.0))
 
 
-def test_failures_are_all_the_wrong_ones_the_surest_first():
-    model, rows = make("sinusoidal"), dataset.draw(200, 8, 16, torch.Generator().manual_seed(0))
-    report = failures.find(model, {"x": rows}, most=3)["x"]
+def test_failures_are_all_the_wrong_ones_the_most_confident_first():
+    model, rows = make("sinusoidal"), dataset.sample_rows(200, 8, 16, torch.Generator().manual_seed(0))
+    report = failures.find(extrapolation.margins(model, rows.sequences), rows, most=3)
     wrong = model(rows.sequences).argmax(1) != rows.labels
     assert report["wrong"] == int(wrong.sum()) > 3 and len(report["cases"]) == 3
-    assert all(case["says_sorted"] != case["is_sorted"] for case in report["cases"])
-    sure = [case["sureness"] for case in report["cases"]]
-    assert sure == sorted(sure, reverse=True)
+    assert all(case["predicted_sorted"] != case["is_sorted"] for case in report["cases"])
+    confidence = [case["confidence"] for case in report["cases"]]
+    assert confidence == sorted(confidence, reverse=True)
 
 
-def test_found_by_violation_counts_every_unsorted_row_once():
-    rows = to_rows([[1, 9, 5], [9, 8, 7], [1, 2, 3], [90, 2, 3]])
-    report = failures.missed_by_violation(torch.tensor([1.0, -1.0, 1.0, -1.0]), rows)
-    assert report["steps_down"]["1"] == {"rows": 2, "found": 0.5}
-    assert report["steps_down"]["2"] == {"rows": 1, "found": 1.0}
-    assert report["largest_drop"]["51 to 99"] == {"rows": 1, "found": 1.0}
-    assert sum(cell["rows"] for cell in report["largest_drop"].values()) == 3
+@pytest.mark.parametrize("rows", [1, 8, 16, 17, 18])
+def test_a_learned_table_of_any_length_is_described(tmp_path, rows):
+    report = encodings.learned_table(make("learned", max_len=rows).scheme.table, trained=16)
+    assert (report["neighbour_cosine_trained"] is None) == (rows == 1)
+    assert (report["neighbour_cosine_untouched"] is None) == (rows < 18)
+    encodings.draw_learned(report, tmp_path / "learned.png")
+    assert "untouched none to compare" in encodings.cosines_in_words(report) or rows == 18
 
 
-def a_run(seed, accuracy, collapsed=False):
-    numbers = {"accuracy": accuracy, "rows": 10, "interval": [0.1, 0.9], "collapsed": collapsed}
+def test_cells_of_a_table_do_not_run_into_each_other():
+    labels = torch.tensor([1, 0, 0])
+    cell = extrapolation.judge(torch.full((3,), -1.0).double(), labels)
+    details = {name: {"sets": {f"extrapolation/{n}": cell for n in (32, 1024)}} for name in ("t5", "randomized_rope")}
+    header, first, second, note = extrapolation.as_table(details, (32, 1024)).splitlines()
+    assert first.split() == ["t5", *["66.7%", "(0%/100%)*"] * 2] and len(first) == len(second) >= len(header)
+    assert "  66.7% (0%/100%)*   66.7% (0%/100%)*" in second and "collapsed" in note
+    assert table([["a", "b"], ["long", "1"]]) == "  a      b\n  long   1"
+
+
+def a_run(seed, accuracy, collapsed=False, **settings):
+    numbers = {"accuracy": accuracy, "rows": 10, "interval_95": [0.1, 0.9], "collapsed": collapsed}
     numbers |= {name: {"accuracy": accuracy, "margin_mean": 1.0} for name in ("sorted", "unsorted")}
     near = {"lengths": [16], "best": {"shares": [0.5]}}
     causes = {kind: dict.fromkeys(mechanism.CONDITIONS, numbers) for kind in ("extrapolation", "adjacent")}
     return {
-        "protocol": "course",
-        "encoding": "rope",
-        "seed": seed,
+        "settings": {"encoding": "rope", "config": {"protocol": "course", "seed": seed, "epochs": 2} | settings},
         "sets": {"test": numbers},
         "mechanism": {"causes": causes, "neighbour_attention": near},
-        "training": {"val_acc": accuracy},
+        "training": {"val_acc": accuracy, "seed": seed, "data": str(seed)},
         "proof": None,
     }
 
 
 def test_seeds_are_summed_up():
-    summary = sum_up([a_run(3, 0.5, True), a_run(1, 1.0), a_run(2, 0.9)])["course"]["rope"]
-    cell = summary["sets"]["test"]
-    assert summary["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
+    summary = sum_up([a_run(3, 0.5, True), a_run(1, 1.0), a_run(2, 0.9)])["course"]
+    cell = summary["rope"]["sets"]["test"]
+    assert summary["rope"]["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
     assert (cell["min"], cell["max"]) == (0.5, 1.0) and abs(cell["sd"] - 0.2645751) < 1e-6
+    assert as_table(summary, "adjacent").splitlines()[1].split() == ["rope", "3", "80.0%"]
 
 
-def test_long_sets_are_asked_in_part():
-    assert [extrapolation.rows_asked(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]
+def test_seeds_with_different_settings_are_not_averaged():
+    with pytest.raises(UserError, match="rope, course protocol: seeds 1 and 2 have different settings"):
+        sum_up([a_run(1, 1.0), a_run(2, 1.0, epochs=3)])
 
 
-def test_a_study_without_a_summary_is_refused_by_name(tmp_path):
-    for content in ("{}", "[]", '{"summary": 3}'):
-        (tmp_path / "study.json").write_text(content)
-        with pytest.raises(UserError, match="holds no summary"):
-            analyze.course_of(tmp_path / "study.json")
+def test_long_sets_are_used_in_part():
+    assert [extrapolation.rows_used(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]

@@ -101,7 +101,7 @@ def test_labels_are_true(lists):
 
 
 def test_fresh_rows_are_of_both_kinds():
-    rows = dataset.draw(4000, 8, 16, torch.Generator().manual_seed(0))
+    rows = dataset.sample_rows(4000, 8, 16, torch.Generator().manual_seed(0))
     assert set(rows.lengths().tolist()) == set(range(8, 17))
     assert 0.46 < rows.labels.float().mean() < 0.54
     negatives = rows.part(rows.labels == 0)
@@ -110,8 +110,8 @@ def test_fresh_rows_are_of_both_kinds():
     for values, length, down in zip(
         negatives.sequences.tolist(), negatives.lengths().tolist(), steps_down, strict=True
     ):
-        (places,) = down.nonzero(as_tuple=True)
-        i = int(places[0])
+        (positions,) = down.nonzero(as_tuple=True)
+        i = int(positions[0])
         values = values[:length]
         values[i], values[i + 1] = values[i + 1], values[i]
         mild += values == sorted(values)
@@ -120,11 +120,30 @@ def test_fresh_rows_are_of_both_kinds():
 
 def test_fresh_rough_negatives_are_as_disordered_as_the_courses():
     course = dataset.to_rows([row["sequence"] for row in generate_data.test_set("extrapolation", 64)])
-    fresh = dataset.draw(2000, 64, 64, torch.Generator().manual_seed(0), adjacent=0.0)
+    fresh = dataset.sample_rows(2000, 64, 64, torch.Generator().manual_seed(0), adjacent=0.0)
     down = [
         dataset.descents(rows.part(rows.labels == 0).sequences).sum(1).float().mean().item() for rows in (course, fresh)
     ]
     assert abs(down[0] - down[1]) < 1.0, down
+
+
+def test_only_the_default_folder_is_filled(tmp_path, monkeypatch, capsys):
+    with pytest.raises(UserError, match="correct --data-dir"):
+        dataset.load_or_generate(tmp_path / "typo")
+    monkeypatch.setattr(dataset, "DEFAULT", tmp_path / "data")
+    small = generate_data.Settings(train_size=5, val_size=4, test_size=3, output_dir=tmp_path / "data")
+    monkeypatch.setattr(generate_data, "Settings", lambda: small)
+    rows = dataset.load_or_generate(tmp_path / "data")
+    assert {name: len(part) for name, part in rows.items()} == {"train": 5, "val": 4, "test": 3}
+    assert "generating" in capsys.readouterr().out
+    (tmp_path / "data" / "val.json").unlink()
+    with pytest.raises(UserError, match=r"val\.json does not exist"):
+        dataset.load_or_generate(tmp_path / "data")
+
+
+def test_a_digest_tells_rows_apart():
+    rows, other = (dataset.sample_rows(9, 8, 16, torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    assert dataset.digest(rows, other) == dataset.digest(rows, other) != dataset.digest(other, rows)
 
 
 GOOD = {"sequence": [1, 2, 2], "is_sorted": 1, "length": 3}
@@ -161,7 +180,7 @@ def test_a_bad_file_is_refused(tmp_path, text):
 
 
 def test_two_runs_are_sorted_each():
-    rows = dataset.draw(2000, 8, 16, torch.Generator().manual_seed(0), adjacent=0.0, runs=1.0)
+    rows = dataset.sample_rows(2000, 8, 16, torch.Generator().manual_seed(0), adjacent=0.0, two_runs=1.0)
     assert 0.46 < rows.labels.float().mean() < 0.56
     steps_down = dataset.descents(rows.part(rows.labels == 0).sequences)
     assert (steps_down.sum(1) == 1).all()
@@ -170,7 +189,7 @@ def test_two_runs_are_sorted_each():
 
 
 def test_few_values_are_close_and_distant():
-    rows = dataset.draw(500, 16, 16, torch.Generator().manual_seed(0), few=1.0)
+    rows = dataset.sample_rows(500, 16, 16, torch.Generator().manual_seed(0), few_values=1.0)
     different = torch.tensor([len(set(row)) for row in rows.sequences.tolist()])
     assert different.max() <= 11 and different.float().mean() > 2.5
     steps = rows.part(rows.labels == 1).sequences.diff(dim=1)

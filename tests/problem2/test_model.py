@@ -1,4 +1,8 @@
-"""The classifier: padding changes nothing, `none` cannot see order, heads can be read and edited."""
+"""The classifier: padding changes nothing, `none` cannot see order, heads can be recorded and ablated."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,11 +68,11 @@ def test_mean_of_logits_is_the_courses_mean_of_features():
     torch.testing.assert_close(model(rows), model.output(kept["features"].mean(1)), atol=1e-6, rtol=1e-5)
 
 
-def test_max_takes_the_loudest_objection():
+def test_max_takes_the_strongest_objection():
     model, rows = make("window", pooling="max"), to_rows(ROWS).sequences
     votes, real = model.votes(rows)
-    ahead = votes[..., 0] - votes[..., 1]
-    expected = torch.stack([row[there].max() for row, there in zip(ahead, real, strict=True)])
+    objection = votes[..., 0] - votes[..., 1]
+    expected = torch.stack([row[there].max() for row, there in zip(objection, real, strict=True)])
     logits = model(rows)
     torch.testing.assert_close(logits[:, 0] - logits[:, 1], expected)
 
@@ -83,7 +87,7 @@ def test_window_reads_no_farther_than_its_layers_reach():
     assert (votes[5] - others[5]).abs().max() > 1e-6
 
 
-def test_heads_are_named_read_and_edited():
+def test_heads_are_named_recorded_and_ablated():
     model, rows = make("rope"), to_rows(ROWS).sequences
     assert model.head_names()[0] == "encoder.0.self.head0" and len(model.head_names()) == 8
     hooks = HeadHooks(interventions={"encoder.1.self.head3": zero})
@@ -109,12 +113,28 @@ def test_impossible_settings_are_refused():
         create_model("sine")
 
 
+def test_a_script_in_the_folder_can_import_it():
+    """As in the course: `from model import …`, with nothing but the folder itself on the path."""
+    code = "from model import create_model; import sys; create_model('rope'); print('dataset' in sys.modules)"
+    folder = Path(__file__).resolve().parents[2] / "problem2"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_long_rows_without_padding_need_no_mask():
+    model = make("sinusoidal")
+    assert model.attention_mask(torch.ones(2, 5).bool()) is None
+    assert model.attention_mask(torch.tensor([[True, True, False]])).tolist() == [[[[True, True, False]]]]
+    assert make("alibi").attention_mask(torch.ones(2, 5).bool()).shape == (4, 5, 5)
+    assert make("none", causal=True).attention_mask(torch.ones(2, 5).bool()).shape == (1, 1, 5, 5)
+
+
 def test_smooth_maximum_is_for_training_alone():
-    """One place objects by 5 and a thousand agree by 3: the answer must not depend on how many agree."""
+    """One position objects by 5 and a thousand agree by 3: the result must not depend on how many agree."""
     model = make("none", pooling="max")
     votes = torch.tensor([[[5.0, 0.0]] + [[-3.0, 0.0]] * 1000, [[-3.0, 0.0]] * 1001])
     model.votes = lambda x, mask, hooks: (votes, torch.ones(2, 1001, dtype=torch.bool))
-    answer = model(torch.zeros(2, 1001, dtype=torch.long))
-    assert (answer[:, 0] - answer[:, 1]).tolist() == [5.0, -3.0]
+    logits = model(torch.zeros(2, 1001, dtype=torch.long))
+    assert (logits[:, 0] - logits[:, 1]).tolist() == [5.0, -3.0]
     smooth = model.train()(torch.zeros(2, 1001, dtype=torch.long))
-    assert (smooth[1, 0] - smooth[1, 1]) > 0 and smooth[0, 0] > answer[0, 0]
+    assert (smooth[1, 0] - smooth[1, 1]) > 0 and smooth[0, 0] > logits[0, 0]

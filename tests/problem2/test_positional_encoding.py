@@ -1,7 +1,8 @@
 """Each scheme against the definition in its paper, and all of them against what every scheme owes."""
 
 import math
-from itertools import pairwise
+from collections import Counter
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_sinusoidal_is_the_papers_formula():
 
 @given(st.integers(0, 400), st.integers(-200, 200))
 @settings(max_examples=40, deadline=None)
-def test_sinusoidal_moves_by_a_rotation_that_does_not_depend_on_the_place(p, k):
+def test_sinusoidal_moves_by_a_rotation_that_does_not_depend_on_the_position(p, k):
     """PE(p + k) = R(k) PE(p), R(k) turning each pair of dimensions by k times its frequency."""
     scheme = SinusoidalPositionalEncoding(16)
     here, there = scheme.code(torch.tensor([float(p), float(p + k)])).double()
@@ -154,13 +155,25 @@ def test_random_positions_are_ordered_different_and_cover_the_span(name):
     for row, length in zip(drawn.tolist(), lengths.tolist(), strict=True):
         assert all(a < b for a, b in pairwise(row[:length]))
         assert row[0] >= 0 and row[length - 1] < scheme.SPAN and all(value == int(value) for value in row)
-    real = drawn[torch.arange(16) < lengths[:, None]]
+    real = drawn.float()[torch.arange(16) < lengths[:, None]]
     assert real.min() < 10 and real.max() > scheme.SPAN - 10 and abs(real.mean() - (scheme.SPAN - 1) / 2) < 10
+
+
+def test_random_positions_are_uniform_over_ordered_subsets(monkeypatch):
+    """Of span 5: all 10 subsets of 3 and, in the same padded batch, all 5 of 1 are equally likely."""
+    scheme = get_positional_encoding("randomized", 16).train()
+    monkeypatch.setattr(type(scheme), "SPAN", 5)
+    torch.manual_seed(0)
+    drawn = scheme.positions(torch.tensor([3, 1]).repeat(10_000), 3).tolist()
+    threes, ones = Counter(map(tuple, drawn[0::2])), Counter(row[0] for row in drawn[1::2])
+    assert set(threes) == set(combinations(range(5), 3)) and set(ones) == set(range(5))
+    assert all(abs(count - 1000) < 5 * 1000**0.5 for count in threes.values())
+    assert all(abs(count - 2000) < 5 * 2000**0.5 for count in ones.values())
 
 
 @pytest.mark.parametrize("name", ["randomized", "randomized_learned", "randomized_rope"])
 @pytest.mark.parametrize("length", [5, 300, 2000])
-def test_positions_for_answers_are_even_and_always_the_same(name, length):
+def test_positions_in_evaluation_are_even_and_always_the_same(name, length):
     scheme = get_positional_encoding(name, 16).eval()
     positions = scheme.positions(torch.tensor([length]), length)
     assert torch.equal(positions, scheme.positions(torch.tensor([length]), length))
@@ -181,6 +194,13 @@ def test_every_scheme_keeps_the_interface(name):
         assert visible is None or torch.broadcast_to(visible, (2, 4, width, width)).any(-1).all()
     picture = visualize_positional_encoding(scheme, max_len=12, d_model=16)
     assert isinstance(picture, np.ndarray) and picture.shape == (12, 16)
+
+
+@pytest.mark.parametrize("name", ["rope", "randomized_rope"])
+@pytest.mark.parametrize("d_head", [1, 3, 5])
+def test_rope_refuses_an_odd_width_of_heads(name, d_head):
+    with pytest.raises(ValueError, match=f"must be even, not {d_head}"):
+        get_positional_encoding(name, 4 * d_head, num_heads=4)
 
 
 def test_unknown_names_are_refused_with_the_known_ones():

@@ -57,7 +57,8 @@ def test_a_claim_that_fails_stops_a_strict_build_only(results, tmp_path, errors,
     (tmp_path / "style.typ").write_text((ROOT / "report/style.typ").read_text())
     (tmp_path / "problem1/results/numbers.json").write_text(json.dumps({"errors": errors}))
     results.source.write_text(
-        '#import "style.typ": *\n#let found = json("/problem1/results/numbers.json")\n#claim(found.errors == 0)[It is exact.]'
+        '#import "style.typ": *\n#let found = json("/problem1/results/numbers.json")\n'
+        "#claim(found.errors == 0)[It is exact.]"
     )
     settings = replace(results, strict=strict)
     if words is None:

@@ -1,0 +1,41 @@
+"""A trained model, from the checkpoint that train.py wrote."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from lab import checkpoint
+from lab.fast import accelerate
+from problem2.model import SortingClassifier, create_model
+
+KIND = "problem2/sorting"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What the two ways of training differ in, besides their rows."""
+
+    pooling: str
+    num_layers: int
+    epochs: int
+
+
+PROTOCOLS = {"course": Protocol("mean", 2, 24), "strict": Protocol("max", 1, 64)}
+
+
+def build(settings: dict) -> SortingClassifier:
+    """The untrained model with these settings (those of train.py)."""
+    names = ("d_model", "num_heads", "num_layers", "d_ff", "dropout", "max_len", "causal")
+    return create_model(
+        settings["encoding"],
+        pooling=PROTOCOLS[settings["protocol"]].pooling,
+        **{name: settings[name] for name in names},
+    )
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[SortingClassifier, dict]:
+    """The model in a checkpoint, ready for evaluation, and the settings it was trained with."""
+    content = checkpoint.load(path, KIND)
+    model = checkpoint.rebuild(build, content, path)
+    return accelerate(model).to(device).eval(), content["settings"]

@@ -1,0 +1,77 @@
+"""One training run of one position scheme: its settings, its rows, its recipe."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from lab.settings import as_plain, setting
+from lab.training import Recipe, Task, train
+from problem2 import dataset
+from problem2.dataset import DEFAULT, Rows
+from problem2.positional_encoding import SCHEMES
+from problem2.trained import KIND, PROTOCOLS, build
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Settings:
+    encoding: tuple[str, ...] = setting(
+        (), f"{', '.join(SCHEMES)} (left out: all)", choices=(*SCHEMES,), metavar="NAME"
+    )
+    protocol: str = setting("course", "where rows come from and how votes are pooled", choices=(*PROTOCOLS,))
+    data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
+    output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
+    batch_size: int = setting(128, "rows in a step", minimum=1)
+    epochs: int | None = setting(None, "passes over the training rows (course: 24, strict: 64)", minimum=1)
+    lr: float = setting(3e-3, "highest learning rate, after the warm-up", minimum=0)
+    d_model: int = setting(64, "width of the model", minimum=1)
+    num_heads: int = setting(4, "attention heads in each layer", minimum=1)
+    num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1)
+    d_ff: int = setting(128, "inner width of the feed-forward layers", minimum=1)
+    dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
+    weight_decay: float = setting(0.1, "weight decay of AdamW", minimum=0)
+    max_len: int = setting(1024, "rows of a trained position table", minimum=1)
+    causal: bool = setting(False, "let each position attend only to itself and to earlier ones")
+    device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
+    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
+    resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
+
+
+def config_of(settings: Settings) -> dict:
+    """What decides the run, as plain values: one scheme, with the protocol's defaults filled in."""
+    (encoding,), protocol = settings.encoding, PROTOCOLS[settings.protocol]
+    layers, epochs = settings.num_layers or protocol.num_layers, settings.epochs or protocol.epochs
+    return as_plain(settings) | {"encoding": encoding, "num_layers": layers, "epochs": epochs}
+
+
+def make_task(config: dict, rows: dict[str, Rows]) -> Task:
+    """The course's rows, augmented; under the strict protocol fresh rows take the place of every batch."""
+    augment = dataset.augment
+    if config["protocol"] == "strict":
+        limits = rows["train"].length_range()
+        generator = torch.Generator().manual_seed(config["seed"] + 1)
+        rows = rows | {name: dataset.sample_rows(len(rows[name]), *limits, generator) for name in ("val", "test")}
+        augment = dataset.resample_batch
+    parts = {name: (part.sequences, part.labels) for name, part in rows.items()}
+    return Task(KIND, **parts, score=dataset.score, augment=augment)
+
+
+def make_recipe(config: dict) -> Recipe:
+    return Recipe(config["epochs"], config["batch_size"], config["lr"], weight_decay=config["weight_decay"])
+
+
+def train_scheme(settings: Settings, rows: dict[str, Rows], device: torch.device | str = "cpu") -> dict:
+    """Train the one scheme that settings.encoding names, in a folder of that name; returns the log."""
+    config = config_of(settings)
+    torch.manual_seed(settings.seed)
+    model = build(config).to(device)
+    folder = settings.output_dir / config["encoding"]
+    return train(model, make_task(config, rows), make_recipe(config), config, folder, settings.seed, settings.resume)
+
+
+def train_alone(name: str, settings: Settings) -> dict:
+    """The same in a process of its own (lab/jobs.py); returns what train.py prints."""
+    log = train_scheme(replace(settings, encoding=(name,)), dataset.load_or_generate(settings.data_dir))
+    return {"test_acc": log["test_acc"]}

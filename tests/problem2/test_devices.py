@@ -1,0 +1,80 @@
+"""Nothing mixes devices: every analysis runs on models of another device, and gives the same numbers."""
+
+import json
+
+import pytest
+import torch
+
+from lab.fast import accelerate
+from lab.training import evaluate
+from problem2 import dataset
+from problem2.analysis import (
+    encodings,
+    extrapolation,
+    failures,
+    geometry,
+    mechanism,
+    proof,
+    training_summary,
+)
+from problem2.analysis.context import Context
+from problem2.model import create_model
+from problem2.positional_encoding import SCHEMES
+from tests.fake_device import FakeDevice
+
+SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 16, "num_layers": 1, "max_len": 300}
+
+
+def make(name, **changes):
+    torch.manual_seed(0)
+    return accelerate(create_model(name, **SMALL | changes).eval())
+
+
+def analyse(folder, models, data_dir):
+    rows = dict.fromkeys(("train", "val", "test"), dataset.sample_rows(20, 2, 4, torch.Generator().manual_seed(0)))
+    context = Context(models, rows, data_dir, folder, folder, {}, (20,), batch_size=64, limit=20)
+    sets = extrapolation.test_sets(data_dir, context.lengths, rows, context.limit)
+    training_summary.run(context)
+    details = extrapolation.run(context, sets)
+    mechanism.run(context, details)
+    proof.run(context)
+    geometry.run(context)
+    encodings.run(context)
+    failures.run(context, sets)
+    for model in models.values():
+        failures.predict(model, [1, 5, 3])
+    return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+def test_the_fake_device_refuses_a_mixture():
+    model = make("sinusoidal")
+    with FakeDevice(), torch.no_grad():
+        model.to(FakeDevice.name)
+        with pytest.raises(RuntimeError, match="two devices"):
+            model.embedding(torch.arange(3))
+        x = torch.arange(3).to("meta")
+        assert x.device.type == "meta" and (x + 1).sum().item() == 6 and x.cpu().tolist() == [0, 1, 2]
+
+
+def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(mechanism, "ROWS", 4)  # long sequences are slow here
+    schemes = {name: make(name) for name in SCHEMES} | {"window": make("window", pooling="max")}
+    expected = analyse(tmp_path / "cpu", schemes, tmp_path / "data")
+    with FakeDevice(), torch.no_grad():
+        found = analyse(tmp_path / "device", {n: m.to(FakeDevice.name) for n, m in schemes.items()}, tmp_path / "data")
+        assert all(p.device.type == "meta" for model in schemes.values() for p in model.parameters())
+    assert set(found) == set(expected) and "proof.json" in found
+    assert found["extrapolation_results.json"] == expected["extrapolation_results.json"]
+
+
+@pytest.mark.parametrize("change", [dataset.augment, dataset.resample_batch])
+def test_training_batches_stay_on_their_device(change):
+    rows = dataset.sample_rows(16, 8, 16, torch.Generator().manual_seed(0))
+    models = {name: make(name, causal=True) for name in SCHEMES}
+    with FakeDevice(), torch.no_grad():
+        batch = change((rows.sequences.to("meta"), rows.labels.to("meta")), torch.Generator().manual_seed(0))
+        assert all(tensor.device.type == "meta" for tensor in batch)
+        for model in models.values():
+            losses, correct = dataset.score(model.to(FakeDevice.name).train(), batch)
+            assert losses.device.type == correct.device.type == "meta"
+            evaluate(model, (rows.sequences, rows.labels), dataset.score)
