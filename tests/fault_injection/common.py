@@ -110,7 +110,7 @@ def contents(folder: Path) -> dict[str, object]:
     """Name -> content of the files in a folder, None where a file is not whole. What differs from run to run is left
     out: files that a killed process was writing, locks, logs, seconds."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".tmp", ".log")]
-    files = [path for path in files if path.name not in (".lock", "timing.json")]
+    files = [path for path in files if path.name != ".lock" and not path.name.endswith("timing.json")]
     return {path.relative_to(folder).as_posix(): content(path) for path in files}
 
 
