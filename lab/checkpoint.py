@@ -1,7 +1,6 @@
 """Checkpoints: a model's weights with the settings that rebuild it."""
 
 import io
-import json
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -47,10 +46,11 @@ def load(path: Path, kind: str) -> dict:
         raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {kind}: {REMEDY}")
     if not isinstance(content.get("settings"), dict) or not isinstance(content.get("model"), dict):
         raise UserError(f"{path} lacks its settings or its weights: {REMEDY}")
-    try:
-        json.dumps(content["settings"])
-    except (TypeError, ValueError, RecursionError):
-        raise UserError(f"{path} has settings that are no plain values: {REMEDY}") from None
+    values = [
+        item for value in content["settings"].values() for item in (value if isinstance(value, list) else [value])
+    ]
+    if not all(isinstance(value, bool | int | float | str | None) for value in values):
+        raise UserError(f"{path} has settings that are no plain values: {REMEDY}")
     return content
 
 
