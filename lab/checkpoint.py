@@ -61,6 +61,8 @@ def rebuild(build: Callable[[dict], nn.Module], content: dict, path: Path) -> nn
     """
     weights = content["model"]
     try:
+        if content["settings"].get("num_layers", 0) > len(weights):
+            raise ValueError("more layers than weights")
         with torch.device("meta"):
             build(content["settings"]).load_state_dict(weights, assign=True)
         if not all(tensor.isfinite().all() for tensor in weights.values()):
