@@ -75,7 +75,7 @@ def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do():
         before = model(rows)
         with mechanism.changed(model, mechanism.Shifted):
             same = torch.allclose(model(rows), before, atol=2e-3)
-        assert same == (name not in ("sinusoidal", "learned")), name  # one-hot: 512 is a multiple of its period
+        assert same == (name not in ("sinusoidal", "learned", "onehot")), name
 
 
 def test_interpolated_positions_stay_in_the_trained_range_and_stretched_do_not():
@@ -184,15 +184,6 @@ def test_failures_are_all_the_wrong_ones_the_most_confident_first():
     assert all(case["predicted_sorted"] != case["is_sorted"] for case in report["cases"])
     confidence = [case["confidence"] for case in report["cases"]]
     assert confidence == sorted(confidence, reverse=True)
-
-
-def test_found_by_violation_counts_every_unsorted_row_once():
-    rows = to_rows([[1, 9, 5], [9, 8, 7], [1, 2, 3], [90, 2, 3]])
-    report = failures.found_by_violation(torch.tensor([1.0, -1.0, 1.0, -1.0]), rows)
-    assert report["steps_down"]["1"] == {"rows": 2, "found": 0.5}
-    assert report["steps_down"]["2"] == {"rows": 1, "found": 1.0}
-    assert report["largest_drop"]["51 to 99"] == {"rows": 1, "found": 1.0}
-    assert sum(cell["rows"] for cell in report["largest_drop"].values()) == 3
 
 
 @pytest.mark.parametrize("rows", [1, 8, 16, 17, 18])
