@@ -3,6 +3,7 @@
 They live here and nowhere else. contradictions.py sets what they give beside what was published.
 """
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,21 +30,19 @@ LENGTHS = ("32", "64", "128", "256")
 # --- what the course's test rows alone decide --------------------------------------------------------------------
 
 
-def predicted_for_addition(test: Sums) -> dict:
-    """The most that can be right if the first digit is not predicted but stands there as the start token."""
-    first, rest = test.targets[:, 0], test.targets[:, 1:]
-    return {
-        "rows": len(test),
-        "start_token_0": _mean(first == 0),
-        "start_token_1": _mean(first == 1),
-        "start_token_0_and_zeros_never_learned": _mean((first == 0) & (rest != 0).all(1)),
-    }
-
-
-def predicted_for_sorting(data_dir: Path) -> dict:
-    """What a model scores that gives every row the same answer: the shares of the two classes."""
+def predicted(sums: Sums, data_dir: Path) -> dict:
+    """Problem 1: the most that can be right if the first digit is not predicted but stands there as the start token.
+    Problem 2: what a model scores that gives every row the same answer, which is the share of one class."""
+    first, rest = sums.targets[:, 0], sums.targets[:, 1:]
     shares = {length: _mean(load_test_set(data_dir, "extrapolation", int(length)).labels) for length in LENGTHS}
-    return {"always_sorted": shares, "always_unsorted": {length: 1 - share for length, share in shares.items()}}
+    return {
+        "addition": {
+            "start_token_0": _mean(first == 0),
+            "start_token_1": _mean(first == 1),
+            "start_token_0_and_zeros_never_learned": _mean((first == 0) & (rest != 0).all(1)),
+        },
+        "sorting": {"always_sorted": shares, "always_unsorted": {n: 1 - share for n, share in shares.items()}},
+    }
 
 
 def _mean(hits: Tensor) -> float:
@@ -83,8 +82,7 @@ def greedy_without_each_head(model: nn.Module, test: Sums, start: int) -> dict[s
     for head in model.head_names():
         hooks = HeadHooks({head: zero}, record=False)
         logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
-        right = (logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start)
-        scores[head] = _mean(right)
+        scores[head] = _mean((logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start))
     return scores
 
 
@@ -126,18 +124,16 @@ def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
     baseline = evaluate(model, rows, score)[1]
     drops = {"columns": {}, "rows": {}, "one_number": {}}
     for module in (module for module in model.modules() if isinstance(module, MultiHeadAttention)):
-        weight, bias = module.output.weight, module.output.bias
-        size = len(weight) // module.num_heads
+        output, kept = module.output, copy.deepcopy(module.output.state_dict())
+        size = len(output.weight) // module.num_heads
         for head in range(module.num_heads):
             block = slice(head * size, (head + 1) * size)
             for axis, index in (("columns", (slice(None), block)), ("rows", block), ("one_number", head)):
-                kept = weight.clone(), bias.clone()
-                weight[index] = 0
+                output.weight[index] = 0
                 if axis != "columns":
-                    bias[index] = 0
+                    output.bias[index] = 0
                 drops[axis][f"{module.name}.head{head}"] = baseline - evaluate(model, rows, score)[1]
-                weight.copy_(kept[0])
-                bias.copy_(kept[1])
+                output.load_state_dict(kept)
     return {
         "baseline": baseline,
         "drops": drops,
@@ -157,7 +153,6 @@ def heads_by_seed(seeds_dir: Path, test: Sums) -> dict:
         drops = {head: baseline - _mean(runner.evaluate({head: zero})[0].all(1)) for head in model.head_names()}
         worst = max(drops, key=drops.get)
         found[path.parent.name] = {
-            "baseline": baseline,
             "most_important": worst,
             "largest_drop": drops[worst],
             "prunable_alone": sum(drop < SMALL for drop in drops.values()) / len(drops),
