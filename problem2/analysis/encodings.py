@@ -10,75 +10,55 @@ from torch import Tensor
 
 from lab import figures
 from problem2.analysis.context import Context
-from problem2.positional_encoding import (
-    SCHEMES,
-    PositionScheme,
-    frequencies,
-    get_positional_encoding,
-    visualize_positional_encoding,
-)
+from problem2.positional_encoding import SCHEMES, PositionScheme, frequencies, get_positional_encoding
 
 POSITIONS = 48
 
 
 @torch.no_grad()
-def describe(name: str, scheme: PositionScheme, device: torch.device | str = "cpu") -> dict:
-    """{"kind", "values": [48][…]}: what a scheme does to the first 48 positions. device: where the scheme is."""
+def describe(name: str, scheme: PositionScheme, device: torch.device | str = "cpu") -> tuple[str, Tensor | None]:
+    """What a scheme does to the first 48 positions: ("codes", "rotation", "bias" or "nothing", values [48, …]).
+
+    device: where the scheme is. What may not be attended to is NaN.
+    """
     width = POSITIONS
     positions = scheme.positions(torch.full((1,), width, device=device), width).float().reshape(-1)
     bias, visible = scheme.bias(positions), scheme.visible(width, device)
     if bias is not None:
         score = bias.reshape(-1, width, width)[0]
-        hidden = torch.zeros_like(score, dtype=torch.bool) if visible is None else ~visible[0]
-        values = [
-            [None if h else round(v, 3) for v, h in zip(*line, strict=True)]
-            for line in zip(score.tolist(), hidden.tolist(), strict=True)
-        ]
-        return {"kind": "bias", "values": values}
+        return "bias", (score if visible is None else score.masked_fill(~visible[0], math.nan)).cpu()
     if "rope" in name:
-        angles = positions[:, None] * frequencies(scheme.d_model // scheme.num_heads, device)
-        return {"kind": "rotation", "values": _rounded(angles.cos())}
-    if name == "none":
-        return {"kind": "nothing", "values": []}
-    if "randomized" in name:
-        nothing = torch.zeros(1, width, scheme.d_model, device=device)
-        return {"kind": "codes", "values": _rounded(scheme(nothing, positions)[0])}
-    codes = torch.from_numpy(visualize_positional_encoding(scheme, width, scheme.d_model))
-    return {"kind": "codes", "values": _rounded(codes)}
+        return "rotation", (positions[:, None] * frequencies(scheme.d_model // scheme.num_heads, device)).cos().cpu()
+    codes = scheme(torch.zeros(1, width, scheme.d_model, device=device), positions)[0].cpu()
+    return ("codes", codes) if codes.any() else ("nothing", None)
 
 
-def _rounded(values: Tensor) -> list:
-    return [[round(x, 3) for x in line] for line in values.tolist()]
-
-
-def compare(models: dict) -> dict:
+def compare(models: dict) -> dict[str, tuple[str, Tensor | None]]:
     """All schemes: as trained where there is a model, else as they start."""
-    report = {}
+    found = {}
     for name in SCHEMES:
         torch.manual_seed(0)
         if name in models:
-            numbers = describe(name, models[name].scheme, models[name].embedding.weight.device)
+            found[name] = describe(name, models[name].scheme, models[name].embedding.weight.device)
         else:
-            numbers = describe(name, get_positional_encoding(name, 64, 1024).eval())
-        report[name] = numbers | {"trained": name in models}
-    return report
+            found[name] = describe(name, get_positional_encoding(name, 64, 1024).eval())
+    return found
 
 
-def draw_comparison(report: dict, path: Path) -> None:
+def draw_comparison(found: dict[str, tuple[str, Tensor | None]], path: Path, trained) -> None:
     columns = 4
-    figure, panels = plt.subplots(math.ceil(len(report) / columns), columns, figsize=(12.5, 9))
-    for axes in panels.flat[len(report) :]:
+    figure, panels = plt.subplots(math.ceil(len(found) / columns), columns, figsize=(12.5, 9))
+    for axes in panels.flat[len(found) :]:
         axes.set_axis_off()
-    axis = {"codes": "dimension", "rotation": "frequency", "bias": "key position", "nothing": ""}
-    for (name, numbers), axes in zip(report.items(), panels.flat, strict=False):
-        kind = numbers["kind"]
-        axes.set_title(name + ("" if numbers["trained"] else " (not trained)"))
+    axis = {"codes": "dimension", "rotation": "frequency", "bias": "key position"}
+    for (name, (kind, values)), axes in zip(found.items(), panels.flat, strict=False):
+        axes.set_title(name + ("" if name in trained else " (not trained)"))
         axes.grid(False)
-        if kind == "nothing":
+        if values is None:
             axes.text(0.5, 0.5, "no position\nenters anywhere", ha="center", va="center", transform=axes.transAxes)
             axes.set(xticks=[], yticks=[])
             continue
-        values = np.array(numbers["values"], dtype=float)
+        values = values.numpy()
         limit = np.nanmax(np.abs(values))
         image = axes.imshow(
             values, cmap=figures.DIFFERENCES, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
@@ -92,6 +72,10 @@ def draw_comparison(report: dict, path: Path) -> None:
         "Randomised schemes spread 48 tokens over positions 0 … 511."
     )
     figures.save(figure, path, caption)
+
+
+def _rounded(values: Tensor) -> list:
+    return [[round(x, 3) for x in line] for line in values.tolist()]
 
 
 @torch.no_grad()
@@ -147,14 +131,13 @@ def cosines_in_words(report: dict) -> str:
 
 
 def run(context: Context) -> None:
-    report = compare(context.models)
-    context.write("encoding_comparison.json", {"schemes": report})
-    draw_comparison(report, context.folder / "encoding_comparison.png")
+    found = compare(context.models)
+    draw_comparison(found, context.folder / "encoding_comparison.png", context.models)
     kinds = {}
-    for name, numbers in report.items():
-        kinds.setdefault(numbers["kind"], []).append(name)
+    for name, (kind, _) in found.items():
+        kinds.setdefault(kind, []).append(name)
     lines = [f"  {kind}: {', '.join(names)}" for kind, names in kinds.items()]
-    context.show("\n".join(lines), "encoding_comparison.json", "encoding_comparison.png")
+    context.show("\n".join(lines), "encoding_comparison.png")
     if "learned" in context.models:
         numbers = learned_table(context.models["learned"].scheme.table, context.trained[1])
         context.write("learned_position_embeddings.json", numbers)

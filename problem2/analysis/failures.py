@@ -8,7 +8,7 @@ from torch import Tensor
 from lab.files import write_text
 from problem2.analysis.context import Context
 from problem2.analysis.extrapolation import margins
-from problem2.dataset import Rows, descents, to_rows
+from problem2.dataset import Rows, to_rows
 from problem2.model import SortingClassifier
 
 SHOWN = 16  # values on either side of a violation that are printed
@@ -65,25 +65,6 @@ def find(margin: Tensor, rows: Rows, most: int = 5) -> dict:
     return {"wrong": len(wrong), "rows": len(rows), "cases": cases}
 
 
-def found_by_violation(margin: Tensor, rows: Rows) -> dict:
-    """Share of unsorted rows found, by the number of steps down and by the size of the largest."""
-    unsorted = rows.labels == 0
-    sequences, found = rows.sequences[unsorted], (margin <= 0)[unsorted]
-    down = descents(sequences)
-    counts = down.sum(1)
-    drops = torch.where(down, sequences[:, :-1] - sequences[:, 1:], 0).amax(1)
-    report = {"steps_down": {}, "largest_drop": {}}
-    for label, low, high in (("1", 1, 1), ("2", 2, 2), ("3", 3, 3), ("4 or more", 4, 10**9)):
-        report["steps_down"][label] = _share(found[(counts >= low) & (counts <= high)])
-    for label, low, high in (("1 to 5", 1, 5), ("6 to 20", 6, 20), ("21 to 50", 21, 50), ("51 to 99", 51, 99)):
-        report["largest_drop"][label] = _share(found[(drops >= low) & (drops <= high)])
-    return report
-
-
-def _share(found: Tensor) -> dict:
-    return {"rows": len(found), "found": found.float().mean().item() if len(found) else None}
-
-
 @torch.no_grad()
 def predict(model: SortingClassifier, values: list[int]) -> tuple[dict, list[float]]:
     """One sequence of the user's: the case, and the margin for "sorted" in the vote of each position."""
@@ -106,12 +87,11 @@ def as_text(failures: dict) -> str:
 def run(context: Context, sets: dict[str, Rows]) -> None:
     """On the in-range rows, on rows with one swap of neighbours, and on the first of the longer sets."""
     names = ("test", f"adjacent/{context.trained[1]}", f"extrapolation/{context.lengths[0]}")
-    wrong, found = {}, {}
-    for scheme, model in context.models.items():
-        margin = {name: margins(model, sets[name].sequences, context.batch_size) for name in names}
-        wrong[scheme] = {name: find(margin[name], sets[name]) for name in names}
-        found[scheme] = {name: found_by_violation(margin[name], sets[name]) for name in names}
-    context.write("failures.json", {"schemes": wrong, "found_by_violation": found})
+    wrong = {
+        scheme: {name: find(margins(model, sets[name].sequences, context.batch_size), sets[name]) for name in names}
+        for scheme, model in context.models.items()
+    }
+    context.write("failures.json", {"schemes": wrong})
     write_text(context.folder / "failures.txt", as_text(wrong))
     lines = []
     for scheme in [scheme for scheme in COURSE if scheme in wrong]:

@@ -248,7 +248,7 @@ def run(context: Context, details: dict) -> None:
     }
     caption = (
         "Left of the line: as many tokens as in training, at positions it had or had not. Right: 16 times as many.\n"
-        "× one class for every sequence. Where interpolation restores the accuracy, new positions were the cause."
+        "× one class for every sequence. Where interpolation helps, new positions or distances were the cause."
     )
     draw_causes(panels, context.folder / "causes.png", longest, caption)
     draw_neighbours(report, details, context.folder / "neighbour_attention.png", context.trained)

@@ -73,16 +73,19 @@ def is_current(measured: Path) -> bool:
 
 
 def forget_outdated(output_dir: Path) -> None:
-    """Delete what was measured of a run that has been trained again since."""
+    """Delete what was measured of a run that has been trained again since, so that it is measured again."""
     for path in output_dir.glob("**/measured.json"):
         if not is_current(path):
+            print(f"{path} is of an earlier training, so it is deleted")
             path.unlink()
 
 
 def collect(output_dir: Path) -> list[dict]:
-    """Every run that was measured, but for those that have been trained again since, which are named."""
-    paths = sorted(output_dir.glob("**/measured.json"))
-    for path in paths:
-        if not is_current(path):
-            print(f"{path.parent} was trained again since it was measured, so it is left out: run study.py again")
-    return [read_json(path, "delete it.") for path in paths if is_current(path)]
+    """What was measured of every run, but for those that have been trained again since."""
+    runs = []
+    for path in sorted(output_dir.glob("**/measured.json")):
+        if is_current(path):
+            runs.append(read_json(path, "delete it."))
+        else:
+            print(f"{path} is of an earlier training, so it is left out: run study.py again")
+    return runs

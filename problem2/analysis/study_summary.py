@@ -29,8 +29,6 @@ def sum_up(runs: list[dict]) -> dict:
 def _one_scheme(runs: list[dict]) -> dict:
     runs = sorted(runs, key=lambda run: run["settings"]["config"]["seed"])
     _refuse_mixture([run["settings"] for run in runs])
-    near = [run["mechanism"]["neighbour_attention"] for run in runs]
-    shares = zip(*(one["best"]["shares"] for one in near), strict=True)
     numbers = [name for name in runs[0]["training"] if name not in ("seed", "data")]
     return {
         "seeds": [run["settings"]["config"]["seed"] for run in runs],
@@ -40,7 +38,6 @@ def _one_scheme(runs: list[dict]) -> dict:
             kind: {name: _spread([run["mechanism"]["causes"][kind][name] for run in runs]) for name in CONDITIONS}
             for kind in KINDS
         },
-        "neighbour_attention": {"lengths": near[0]["lengths"], "best_head": [_numbers(share) for share in shares]},
         "proof_holds": [run["proof"]["holds"] for run in runs if run["proof"]],
     }
 
@@ -63,17 +60,12 @@ def _numbers(values) -> dict:
 
 
 def _spread(reports: list[dict]) -> dict:
-    """Numbers of `judge` for several seeds on the same rows. The interval is that of the median seed."""
-    median = sorted(reports, key=lambda report: report["accuracy"])[len(reports) // 2]
+    """Numbers of `judge` for several seeds on the same rows."""
     return _numbers([report["accuracy"] for report in reports]) | {
         "rows": reports[0]["rows"],
-        "median_interval_95": median["interval_95"],
         "sorted": statistics.fmean(report["sorted"]["accuracy"] for report in reports),
         "unsorted": statistics.fmean(report["unsorted"]["accuracy"] for report in reports),
         "collapsed_seeds": sum(report["collapsed"] for report in reports),
-        "margin_gap": statistics.fmean(
-            report["sorted"]["margin_mean"] - report["unsorted"]["margin_mean"] for report in reports
-        ),
     }
 
 

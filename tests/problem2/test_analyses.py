@@ -186,15 +186,6 @@ def test_failures_are_all_the_wrong_ones_the_most_confident_first():
     assert confidence == sorted(confidence, reverse=True)
 
 
-def test_found_by_violation_counts_every_unsorted_row_once():
-    rows = to_rows([[1, 9, 5], [9, 8, 7], [1, 2, 3], [90, 2, 3]])
-    report = failures.found_by_violation(torch.tensor([1.0, -1.0, 1.0, -1.0]), rows)
-    assert report["steps_down"]["1"] == {"rows": 2, "found": 0.5}
-    assert report["steps_down"]["2"] == {"rows": 1, "found": 1.0}
-    assert report["largest_drop"]["51 to 99"] == {"rows": 1, "found": 1.0}
-    assert sum(cell["rows"] for cell in report["largest_drop"].values()) == 3
-
-
 @pytest.mark.parametrize("rows", [1, 8, 16, 17, 18])
 def test_a_learned_table_of_any_length_is_described(tmp_path, rows):
     report = encodings.learned_table(make("learned", max_len=rows).scheme.table, trained=16)

@@ -1,0 +1,60 @@
+"""make knows every position scheme, and leaves results alone when only code has changed."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from problem2.positional_encoding import SCHEMES
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def would_run(folder, target: str) -> str:
+    result = subprocess.run(["make", "-n", target], cwd=folder, capture_output=True, text=True, check=True)
+    return result.stdout
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A copy in which everything has been made: data first, then trainings, then analyses."""
+    ignored = shutil.ignore_patterns(".git", ".venv", "data", "seeds", "previous", "__pycache__", "tests", "*.log")
+    shutil.copytree(ROOT, tmp_path / "clone", ignore=ignored)
+    clone = tmp_path / "clone"
+    for order, pattern in enumerate((".venv/ready", "problem?/data/test.json", "**/training_log.json", "**/*.json")):
+        if "*" not in pattern and "?" not in pattern:
+            (clone / pattern).parent.mkdir(parents=True)
+            (clone / pattern).touch()
+        for problem in ("problem1", "problem2") if "?" in pattern else ():
+            (clone / problem / "data").mkdir()
+            (clone / problem / "data/test.json").touch()
+        for path in clone.glob(pattern):
+            if order < 3 or not (path.name == "training_log.json" or "data" in path.parts):
+                os.utime(path, (10**9 + order, 10**9 + order))
+    os.utime(clone / "problem1/results/carry/summary.txt", (10**9 + 4, 10**9 + 4))
+    return clone
+
+
+def test_in_a_fresh_clone_every_scheme_is_trained(made):
+    for problem in ("problem1", "problem2"):
+        shutil.rmtree(made / problem / "data")
+    commands = would_run(made, "problem2")
+    for scheme in SCHEMES:
+        assert f"problem2/train.py --encoding {scheme} " in commands or f"--encoding {scheme};" in commands, scheme
+    assert "problem1/analyze.py" in would_run(made, "problem1")
+
+
+def test_changed_code_outdates_no_result(made):
+    for path in [*made.glob("lab/*.py"), *made.glob("problem1/*.py"), *made.glob("problem2/**/*.py")]:
+        os.utime(path)
+    for target in ("problem1", "problem2", "text"):
+        assert "python problem" not in would_run(made, target), target
+
+
+def test_a_missing_training_makes_its_analysis_again_and_no_other(made):
+    (made / "problem2/results/rope/training_log.json").unlink()
+    commands = would_run(made, "problem2")
+    assert "--encoding rope --resume" in commands and "--encoding alibi" not in commands
+    assert "problem2/analyze.py" in commands
