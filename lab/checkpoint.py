@@ -1,6 +1,7 @@
 """Checkpoints: a model's weights with the settings that rebuild it."""
 
 import io
+import json
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -46,6 +47,10 @@ def load(path: Path, kind: str) -> dict:
         raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {kind}: {REMEDY}")
     if not isinstance(content.get("settings"), dict) or not isinstance(content.get("model"), dict):
         raise UserError(f"{path} lacks its settings or its weights: {REMEDY}")
+    try:
+        json.dumps(content["settings"])
+    except (TypeError, ValueError, RecursionError):
+        raise UserError(f"{path} has settings that are no plain values: {REMEDY}") from None
     return content
 
 
@@ -62,7 +67,7 @@ def rebuild(build: Callable[[dict], nn.Module], content: dict, path: Path) -> nn
             raise ValueError("a weight is not finite")
         model = build(content["settings"])
         model.load_state_dict(weights)
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
         reason = shown(" ".join(str(error).split()), 200)
         raise UserError(f"{path} does not fit the model of this project ({reason}): {REMEDY}") from None
     return model

@@ -70,6 +70,10 @@ def _run_here(jobs: list[Job], workers: int) -> list[str]:
     processes: list = []
 
     def run_one(job: Job) -> str | None:
+        try:
+            job.result.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            return f"{job.name} failed: {job.result.parent} cannot be written ({error.strerror})"
         process = context.Process(target=_work, args=(job,), daemon=True)
         processes.append(process)
         process.start()
@@ -103,7 +107,6 @@ def _work(job: Job) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # this process is no rank of torchrun
         os.environ.pop(name, None)
     torch.set_num_threads(1)
-    job.result.parent.mkdir(parents=True, exist_ok=True)
     with open(job.result.with_suffix(".log"), "w") as log, contextlib.redirect_stdout(log):
         try:
             with contextlib.redirect_stderr(log):

@@ -16,51 +16,45 @@ import torch
 
 from lab.files import write_json
 from tests.fault_injection.common import Tally
-from tests.fault_injection.disturb import kills, places, several_writers
+from tests.fault_injection.disturb import kills, places
 from tests.fault_injection.malformed import odd_names, read
 from tests.fault_injection.scripts import JOBS, READERS, Inputs
 
-PARTS = ("kills", "places", "malformed")
+PARTS = ["kills", "places", "malformed"]
 
 
 def main(parts: list[str]) -> int:
     torch.set_num_threads(1)
-    total, tasks = Tally(), []
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        inputs = Inputs(work / "inputs")
-        for template, count in JOBS.items() if {"kills", "places"} & {*parts} else ():
-            command = inputs.command(template, out="{out}")
-            if "kills" in parts:
-                tasks.append((f"kills: {template}", kills, command, count))
-            if "places" in parts and "{out}" in template:
-                tasks.append((f"places: {template}", places, command))
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the scripts are processes of their own
-            tallies = [pool.submit(counted, *task, work / str(number)) for number, task in enumerate(tasks)]
-            for tally in tallies:
-                total.add(tally.result())
-        if "places" in parts:
-            total.add(counted("several writers", several_writers, work / "writers"))
-        for name, (_, _, count, _) in READERS.items() if "malformed" in parts else ():
-            total.add(counted(f"malformed files: {name}", read, name, count, inputs, work / name))
-        if "malformed" in parts:
-            total.add(counted("odd names", odd_names, inputs, work / "names"))
-    if set(parts) == set(PARTS):
-        results = {"counts": dict(sorted(total.counts.items())), "failures": total.failures}
-        write_json(Path(__file__).with_name("results.json"), results)
-    print(*(f"FAILED: {failure}" for failure in total.failures), f"{len(total.failures)} failures", sep="\n")
-    return 1 if total.failures else 0
-
-
-def counted(what: str, function, *arguments) -> Tally:
     tally = Tally()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        work, tasks = Path(folder), []
+        inputs = Inputs(work / "inputs")
+        for template, count in JOBS.items() if parts != ["malformed"] else ():
+            command = inputs.command(template, out="{out}")
+            tasks += [(template, kills, command, count)] * ("kills" in parts)
+            tasks += [(template, places, command)] * ("places" in parts and "{out}" in template)
+        done = [pool.submit(counted, tally, work / str(number), *task) for number, task in enumerate(tasks)]
+        for task in done:  # each starts processes of its own
+            task.result()
+        if "malformed" in parts:
+            counted(tally, work / "names", "", odd_names, inputs)
+            for name, (_, _, count, _) in READERS.items():
+                counted(tally, work / name, name, read, name, count, inputs)
+    if parts == PARTS:
+        results = {"counts": dict(sorted(tally.counts.items())), "failures": tally.failures}
+        write_json(Path(__file__).with_name("results.json"), results)
+    print(*(f"FAILED: {failure}" for failure in tally.failures), f"{len(tally.failures)} failures", sep="\n")
+    return 1 if tally.failures else 0
+
+
+def counted(tally: Tally, work: Path, what: str, function, *arguments) -> None:
+    before = len(tally.failures)
     try:
-        function(*arguments, tally)
+        function(*arguments, work, tally)
     except RuntimeError as error:  # a script that fails undisturbed
         tally.failures.append(f"{what}: {error}")
-    print(f"{what[:70]}: {len(tally.failures)} failures", flush=True)
-    return tally
+    print(f"{function.__name__} {what[:80]}: {len(tally.failures) - before} failures", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or [*PARTS]))
+    sys.exit(main(sys.argv[1:] or PARTS))

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections import Counter
 from pathlib import Path
+from threading import Lock
 
 import torch
 from PIL import Image
@@ -24,15 +25,15 @@ class Tally:
     """What was tried, counted by name, and what went wrong, in sentences."""
 
     def __init__(self):
-        self.counts, self.failures = Counter(), []
+        self.counts, self.failures, self.lock = Counter(), [], Lock()
+
+    def count(self, *names: str) -> None:
+        with self.lock:
+            self.counts.update(names)
 
     def check(self, fine: object, complaint: str) -> None:
         if not fine:
             self.failures.append(complaint)
-
-    def add(self, other: "Tally") -> None:
-        self.counts += other.counts
-        self.failures += other.failures
 
 
 # --- scripts ----------------------------------------------------------------------------------------------------
@@ -105,30 +106,35 @@ def bad_refusal(code: int, errors: str) -> str | None:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def contents(folder: Path) -> dict[str, bytes | None]:
+def contents(folder: Path) -> dict[str, object]:
     """Name -> content of the files in a folder, None where a file is not whole. What differs from run to run is left
     out: files that a killed process was writing, locks, logs, seconds."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".tmp", ".log")]
-    files = [path for path in files if path.name not in (".lock", "timing.json")]
+    files = [path for path in files if path.name != ".lock" and not path.name.endswith("timing.json")]
     return {path.relative_to(folder).as_posix(): content(path) for path in files}
 
 
-def content(path: Path) -> bytes | None:
-    data, buffer = path.read_bytes(), io.BytesIO()
+def content(path: Path) -> object:
     try:
+        if path.suffix == ".pth":
+            return plain(torch.load(path, weights_only=True))
         if path.suffix == ".json":
-            json.loads(data)
-        elif path.suffix == ".png":
+            json.loads(path.read_bytes())
+        if path.suffix == ".png":
             Image.open(path).load()
-        elif path.suffix == ".pth":
-            value = torch.load(path, weights_only=True)
-            value.get("log", {}).pop("seconds", None)
-            torch.save(value, buffer)
-        elif not data.rstrip(b"\n").endswith(b"%%EOF" if path.suffix == ".pdf" else b"") or data[-1:] != b"\n":
-            return None
     except Exception:  # whatever a reader says of a torn file
         return None
-    return buffer.getvalue() or data
+    data, end = path.read_bytes(), {".png": b"", ".pdf": b"%%EOF"}.get(path.suffix, b"\n")
+    return data if data.endswith((end, end + b"\n")) else None
+
+
+def plain(value) -> object:
+    """Tensors as bytes, to be compared; without seconds."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if key != "seconds"}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def torn(folder: Path) -> list[str]:

@@ -1,17 +1,15 @@
-"""Kills at any moment, disks that are full, folders that cannot be used or go away, and several writers at once."""
+"""Kills at any moment, disks that are full, and folders that cannot be used, go away or are in use."""
 
 import os
 import random
 import shutil
 import time
-from multiprocessing import get_context
 from pathlib import Path
 
-from lab.files import only_one, write_bytes
+from lab.files import only_one
 from tests.fault_injection.common import Tally, bad_refusal, differences, run, torn
 
 KILLS_IN_A_ROW = 4  # of one run, before it may end
-SIZE, LOOKS = 4_000_000, 200  # of a file with several writers; how often it is read meanwhile
 
 
 class Script:
@@ -53,11 +51,11 @@ def kills(command: list[str], count: int, work: Path, tally: Tally) -> None:
             killed = code == -9
             if killed:
                 in_a_row, done = in_a_row + 1, done + 1
-                tally.counts.update(["kills", f"kills: {script.name}"])
-                tally.counts["kills within a write"] += any(folder.rglob(".*.tmp"))
+                tally.count("kills", f"kills: {script.name}")
+                tally.count(*["kills within a write"] * any(folder.rglob(".*.tmp")))
                 tally.check(not torn(folder), f"{script.name}: a kill left {torn(folder)}")
         code, errors = script.run(folder, True)
-        tally.counts["runs compared with an undisturbed one"] += 1
+        tally.count("runs compared with an undisturbed one")
         tally.check(code == script.code, f"{script.name}: exit code {code} after {in_a_row} kills: {errors[-300:]}")
         other = differences(script.undisturbed, folder)
         tally.check(not other, f"{script.name}: {other} after {in_a_row} kills are not those of an undisturbed run")
@@ -68,12 +66,12 @@ def kills(command: list[str], count: int, work: Path, tally: Tally) -> None:
 def places(command: list[str], work: Path, tally: Tally) -> None:
     """Folders that cannot be used and disks that are full: one sentence and exit code 2, and no torn file."""
     script = Script(command, work)
-    middle = random.Random(script.name).randint(1, max(1, script.writes))
+    middle = random.Random(script.name).randint(1, max(1, script.writes))  # not reached where children write
 
     def refused(what: str, folder: Path, may_end_well: bool = False, **faults) -> None:
         code, errors = script.run(folder, **faults)
         if not (may_end_well and code == script.code):
-            tally.counts["refusals"] += 1
+            tally.count("refusals", f"refusals: {script.name}")
             wrong = bad_refusal(code, errors)
             tally.check(wrong is None, f"{script.name}, {what}: {wrong}")
         tally.check(not os.path.isdir(folder) or not torn(folder), f"{script.name}, {what}: leaves torn files")
@@ -83,7 +81,7 @@ def places(command: list[str], work: Path, tally: Tally) -> None:
     refused("a device in its way", Path("/dev/null/out"))
     refused("a name too long", work / ("x" * 300))
     refused("a full disk", work / "full", FAULT="full 1")
-    refused(f"a disk that is full at write {middle}", work / "filled", FAULT=f"full {middle}")
+    refused(f"a disk that is full at write {middle}", work / "filled", True, FAULT=f"full {middle}")
     refused("a disk for small files", work / "small", True, FAULT="small 20000")
     refused("its folder deleted", work / "deleted", True, FAULT=f"delete {middle}", FAULT_PATH=work / "deleted")
     if script.name.endswith(("train.py", "generate_data.py")):
@@ -92,30 +90,3 @@ def places(command: list[str], work: Path, tally: Tally) -> None:
             refused("its folder in use", work / "used")
         tally.check(not [*folder.glob("*.json")], f"{script.name} wrote into a folder in use")
     shutil.rmtree(work)
-
-
-def write_often(path: Path, letter: bytes, stop) -> None:
-    while not stop.is_set():
-        write_bytes(path, letter * SIZE)
-
-
-def several_writers(folder: Path, tally: Tally) -> None:
-    """Three processes write one file over and over: whoever reads it sees what one of them wrote, whole."""
-    context, path, seen = get_context("spawn"), folder / "results.json", set()
-    write_bytes(path, b"a" * SIZE)
-    stop, end = context.Event(), time.perf_counter() + 60
-    writers = [context.Process(target=write_often, args=(path, letter, stop)) for letter in (b"a", b"b", b"c")]
-    for writer in writers:
-        writer.start()
-    looks = 0
-    while looks < LOOKS or (len(seen) < 3 and time.perf_counter() < end):
-        content, looks = path.read_bytes(), looks + 1
-        seen.add(content[:1])
-        tally.check(content == content[:1] * SIZE, "a file with three writers was torn")
-    stop.set()
-    for writer in writers:
-        writer.join()
-        tally.check(writer.exitcode == 0, "one of three writers could not write")
-    tally.counts["reads of a file with three writers, at least"] = LOOKS
-    tally.check(len(seen) == 3, "fewer than three writers were at work")
-    tally.check(os.listdir(folder) == [path.name], "three writers left something behind")

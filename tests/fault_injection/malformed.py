@@ -24,28 +24,13 @@ TEXTS = [b"", bytes(1000), b"\xef\xbb\xbf", b'["\xff\xfe"]', b'["\\ud800"]', b"[
 TEXTS += [b'{"a":' * DEEP, b"NaN", b"[NaN, Infinity, -Infinity]", b"1" * 10_000, b"[1e999]", b"null", b'"text"', b"[]"]
 TEXTS += [b"{}", b"[{}]", b"[] []", b"[1,]", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"#!/bin/sh\ntouch trap\n"]
 TEXTS += [b'[{"input": 1, "input": [1], "target": 2, "target": "3", "sequence": [], "sequence": [2, 1]}]']
-NO_FILES = [
-    os.mkdir,
-    os.mkfifo,
-    *(lambda path, to=to: path.symlink_to(to) for to in ("/dev/zero", "/dev/null", "gone")),
-]
-NO_FILES += [lambda path: path.symlink_to(path), lambda path: path.symlink_to(path.parent)]
+NO_FILES = [os.mkdir, os.mkfifo, lambda path: path.symlink_to(path), lambda path: path.symlink_to(path.parent)]
+NO_FILES += [lambda path, to=to: path.symlink_to(to) for to in ("/dev/zero", "/dev/null", "nothing")]
 ODD = [None, True, False, "", "x", "\n", "\x00\x1b[31m", "9" * 5000, "../..", "é" * 300, "1 + 2 = \n", 0, -1, 1, 3, 10]
 ODD += [11, 100, 101, 10**5, 10**30, 10**400, 0.5, 1e308, 5e-324, float("nan"), float("inf"), -float("inf"), [], [0]]
 ODD += [["x"], [None], [[]], ["learned", "learned"], ["window"], {}, {"x": 1}, [1] * 3000, [[]] * 50, "\udc80", 7, "12"]
-ODD_NAMES = [
-    "two words",
-    "quote'\"s",
-    "line\nbreak",
-    "tab\t",
-    "-rf",
-    "--data-dir",
-    "*?[a]",
-    "$(touch trap)",
-    "a;b",
-    "~",
-]
-ODD_NAMES += ["été", "数据", "😀", "\u202egnp", "%s{0}", "\\", "...", " ", "x" * 200, "\x1b[31m"]
+ODD_NAMES = ["two words", "quote'\"s", "line\nbreak", "tab\t", "-rf", "--data-dir", "*?[a]", "$(touch trap)", "a;b"]
+ODD_NAMES += ["~", "été", "数据", "😀", "\u202egnp", "%s{0}", "\\", "...", " ", "x" * 200, "\x1b[31m"]
 
 
 def odd_objects() -> list:
@@ -53,8 +38,8 @@ def odd_objects() -> list:
     warnings.simplefilter("ignore")  # some of these kinds are on their way out of PyTorch
     one, loop, deep, laughs = torch.ones(2, 2), {"d_model": 16}, [], ["ha"]
     loop["self"] = loop
-    for _ in range(60):
-        deep, laughs = [deep], [laughs, laughs]  # the second prints as 2**60 words
+    for _ in range(150):
+        deep, laughs = [deep], [laughs, laughs]  # the second prints as 2**150 words
     kinds = [torch.zeros(0), torch.tensor(1.0), one.to_sparse(), one.to_sparse_csr(), one.half(), one.double()]
     kinds += [one.long(), one.bool(), one * 1j, one * torch.nan, one.to(torch.float8_e4m3fn), torch.nn.Parameter(one)]
     kinds += [torch.quantize_per_tensor(one, 0.1, 0, torch.qint8), torch.empty(2**40, device="meta"), (1, 2), {1: 2}]
@@ -67,11 +52,10 @@ class MaliciousPickle:
 
     def __init__(self, path: Path, source: random.Random):
         code = f"__import__('os').mkdir({str(path)!r})"
-        ways = [(os.mkdir, (str(path),)), (os.system, (f"mkdir '{path}'",)), (eval, (code,)), (exec, (code,))]
-        self.way = source.choice(ways)
+        self.call = source.choice([(os.mkdir, (str(path),)), (os.system, (f"mkdir '{path}'",)), (eval, (code,))])
 
     def __reduce__(self):
-        return self.way
+        return self.call
 
 
 # --- one malformed file -----------------------------------------------------------------------------------------
@@ -129,30 +113,34 @@ def malform(path: Path, source: random.Random, trap: Path) -> str:
     """Put a malformed file in the place of a sound one; returns of which kind."""
     good, of_torch = path.read_bytes(), path.suffix == ".pth"
     path.unlink()
+    value = torch.load(io.BytesIO(good), weights_only=True) if of_torch else json.loads(good)
     odd_values = ODD + odd_objects() if of_torch else ODD
 
     def odd() -> object:
         new = source.choice([*odd_values, source.randint(-3, 120)])
         return copy.deepcopy(new) if isinstance(new, list | dict) else new
 
-    kinds = ["text", "no file", "bytes", "values", "values", "values"]
+    kinds = ["no file", "text", "bytes", "values", "values", "values"]
     kind = source.choice(kinds + ["archive", "settings", "settings", "settings", "code", "code alone"] * of_torch)
-    value = torch.load(io.BytesIO(good), weights_only=True) if of_torch else json.loads(good)
-    if kind == "no file":
-        source.choice(NO_FILES)(path)
-    elif kind in ("text", "bytes", "archive"):
-        content = {"text": lambda *_: source.choice(TEXTS), "bytes": damaged, "archive": damaged_archive}[kind]
-        path.write_bytes(content(good, source))
-    elif kind == "code alone":
-        path.write_bytes(pickle.dumps(MaliciousPickle(trap, source), source.randrange(6)))
-    elif kind == "code":
-        torch.save(changed(value, source, lambda: MaliciousPickle(trap, source)), path)
-    elif kind == "settings":
-        torch.save(value | {"settings": changed(value["settings"], source, odd)}, path)
-    elif of_torch:
-        torch.save(changed(value, source, odd), path)
-    else:
-        path.write_text(json.dumps(changed(value, source, odd)))
+    match kind:
+        case "no file":
+            source.choice(NO_FILES)(path)
+        case "text":
+            path.write_bytes(source.choice(TEXTS))
+        case "bytes":
+            path.write_bytes(damaged(good, source))
+        case "archive":
+            path.write_bytes(damaged_archive(good, source))
+        case "code alone":
+            path.write_bytes(pickle.dumps(MaliciousPickle(trap, source), source.randrange(6)))
+        case "code":
+            torch.save(changed(value, source, lambda: MaliciousPickle(trap, source)), path)
+        case "settings":
+            torch.save(value | {"settings": changed(value["settings"], source, odd)}, path)
+        case _ if of_torch:
+            torch.save(changed(value, source, odd), path)
+        case _:
+            path.write_text(json.dumps(changed(value, source, odd)))
     return kind
 
 
@@ -185,10 +173,9 @@ def read(name: str, count: int, inputs: Inputs, work: Path, tally: Tally) -> Non
         what = f"{name} {number}, {', '.join(f'{path.name}: {malform(path, source, trap)}' for path in chosen)}"
         with bounded_memory():
             code, errors = call(command)
-        tally.counts["malformed files"] += len(chosen)
-        tally.counts[f"malformed files: {name}"] += len(chosen)
+        tally.count(*["malformed files", f"malformed files: {name}"] * len(chosen))
         if code in (0, 1) and "Traceback" not in errors:
-            tally.counts[f"malformed, but made sense of: {name}"] += 1
+            tally.count(f"malformed, but made sense of: {name}")
         else:
             wrong = bad_refusal(code, errors)
             tally.check(wrong is None, f"{what}: {wrong}")
@@ -202,5 +189,5 @@ def odd_names(inputs: Inputs, work: Path, tally: Tally) -> None:
     for name in ODD_NAMES:
         shutil.copytree(inputs["few1"], work / name)
         code, errors = call(inputs.command(READERS["rows of addition"][-1], live=work / name, out=work / name / "out"))
-        tally.counts["odd names of folders"] += 1
+        tally.count("odd names of folders")
         tally.check(code == 0, f"a folder called {name!r}: exit code {code}, {errors[-300:]}")

@@ -7,7 +7,7 @@ import pytest
 
 from lab.files import write_bytes
 from tests.fault_injection.common import Tally, bad_refusal, differences, torn
-from tests.fault_injection.disturb import kills, places, several_writers
+from tests.fault_injection.disturb import kills, places
 from tests.fault_injection.malformed import MaliciousPickle, read
 from tests.fault_injection.scripts import JOBS, READERS, TRAIN1, Inputs
 
@@ -19,12 +19,12 @@ def inputs(tmp_path_factory):
     return Inputs(tmp_path_factory.mktemp("inputs"))
 
 
-@pytest.mark.parametrize("template, count", [(GENERATE, 4), (TRAIN1, 2)], ids=["generate_data", "train"])
-def test_a_script_that_is_killed_leaves_whole_files_and_goes_on_to_the_same_bits(inputs, tmp_path, template, count):
+@pytest.mark.parametrize("template", [GENERATE, TRAIN1 + " --epochs 6"], ids=["generate_data", "train"])
+def test_a_script_that_is_killed_leaves_whole_files_and_goes_on_to_the_same_bits(inputs, tmp_path, template):
     tally = Tally()
-    kills(inputs.command(template, out="{out}"), count, tmp_path / "work", tally)
+    kills(inputs.command(template, out="{out}"), 2, tmp_path / "work", tally)
     assert not tally.failures
-    assert tally.counts["kills"] == count and tally.counts["kills within a write"] >= count // 2
+    assert tally.counts["kills"] == 2 and tally.counts["kills within a write"] >= 1
 
 
 def test_places_that_cannot_be_used(inputs, tmp_path):
@@ -33,17 +33,11 @@ def test_places_that_cannot_be_used(inputs, tmp_path):
     assert not tally.failures and tally.counts["refusals"] >= 6
 
 
-def test_several_writers(tmp_path):
-    tally = Tally()
-    several_writers(tmp_path, tally)
-    assert not tally.failures
-
-
 @pytest.mark.parametrize("name", READERS)
 def test_malformed_files_are_refused_or_made_sense_of(inputs, tmp_path, name):
     tally = Tally()
-    read(name, 10, inputs, tmp_path, tally)
-    assert not tally.failures and tally.counts["malformed files"] >= 10
+    read(name, 8, inputs, tmp_path, tally)
+    assert not tally.failures and tally.counts["malformed files"] >= 8
 
 
 # --- would it notice? -------------------------------------------------------------------------------------------
@@ -52,10 +46,10 @@ def test_malformed_files_are_refused_or_made_sense_of(inputs, tmp_path, name):
 def test_torn_files_and_differences_are_noticed(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
-        write_bytes(folder / "log.json", b'{"loss": 1}')
+        write_bytes(folder / "log.json", b'{"loss": 1}\n')
         write_bytes(folder / "timing.json", folder.name.encode())
     assert not torn(one) and not differences(one, other)
-    write_bytes(other / "log.json", b'{"loss": 2}')
+    write_bytes(other / "log.json", b'{"loss": 2}\n')
     assert differences(one, other) == ["log.json"]
     for name in ("log.json", "best_model.pth", "curves.png", "report.pdf", "summary.txt"):
         write_bytes(one / name, b'{"loss"')
