@@ -198,7 +198,7 @@ def log_of(folder: str) -> dict:
 def faulty_trainings(settings: Settings, sums: dict) -> dict:
     """Side by side: two for problem 1, and for problem 2 two schemes with each mistake."""
     rows, work, sound = problem2.dataset.load_or_generate(), {}, log_of("problem1/results")["config"]
-    data = data_digest(mistakes.given_first_task(sums, None))
+    data = data_digest(mistakes.given_first_task(sums, None, 0.0))
     config = sound | {"seed": settings.seed, "epochs": settings.epochs or sound["epochs"], "data": data}
     for name, ignored in (("first_digit_given", None), ("first_digit_given_and_0_ignored", 0)):
         work[name] = mistakes.train_given_first, {"config": config, "ignored": ignored}, sums

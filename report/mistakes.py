@@ -86,16 +86,16 @@ def greedy_without_each_head(model: nn.Module, test: Sums, start: int) -> dict[s
     return scores
 
 
-def given_first_task(rows: dict[str, Sums], ignored: int | None) -> Task:
+def given_first_task(rows: dict[str, Sums], ignored: int | None, hard_weight: float) -> Task:
     parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
-    score, weights = score_given_first(ignored), sampling_weights(rows["train"])
+    score, weights = score_given_first(ignored), sampling_weights(rows["train"], hard_weight)
     return Task(addition.KIND, **parts, score=score, augment=swap_columns, weights=weights)
 
 
 def train_given_first(config: dict, ignored: int | None, rows: dict[str, Sums], folder: Path) -> dict:
     """Train with the mistake and score as its authors did, teacher-forced and greedy. `config`: see train.py."""
     torch.manual_seed(config["seed"])
-    model, task = addition.build(config), given_first_task(rows, ignored)
+    model, task = addition.build(config), given_first_task(rows, ignored, config["hard_weight"])
     names = ("epochs", "batch_size", "lr", "weight_decay", "ema_decay")
     log = train(model, task, Recipe(**{name: config[name] for name in names}), config, folder, config["seed"])
     without = greedy_without_each_head(model, rows["test"], 1)

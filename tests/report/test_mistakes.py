@@ -113,7 +113,15 @@ def test_a_faulty_run_from_end_to_end(tmp_path):
         found = mistakes.train_sorting(config, mistake, rows, tmp_path / mistake)
         assert 0 <= found["test_acc"] <= 1 and found["lowest_train_loss"] > 0
         assert (tmp_path / mistake / "training_log.json").exists()
-    config = {"batch_size": 20, "epochs": 1, "lr": 1e-3, "weight_decay": 0.5, "ema_decay": 0.9, "seed": 1} | SMALL
+    config = {
+        "batch_size": 20,
+        "epochs": 1,
+        "lr": 1e-3,
+        "weight_decay": 0.5,
+        "ema_decay": 0.9,
+        "hard_weight": 4.0,
+        "seed": 1,
+    } | SMALL
     found = mistakes.train_given_first(config, 0, dict.fromkeys(rows, every_pair(1)), tmp_path / "digits")
     assert found["greedy_from_0"] <= 0.5 and len(found["greedy_from_1_without_worst_encoder_heads"]) == 2
 
