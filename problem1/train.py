@@ -39,6 +39,9 @@ class Settings:
     d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.5, "weight decay of AdamW", minimum=0)
+    hard_weight: float = setting(
+        4.0, "how much more often a row is shown for each column that adds up to 9 or 10 (0: all alike)", minimum=0
+    )
     ema_decay: float = setting(
         0.995, "decay of the moving average of the weights, which is validated and kept (0: none)", minimum=0, maximum=1
     )
@@ -64,7 +67,7 @@ def main(settings: Settings) -> None:
         test=(rows["test"].sources, rows["test"].targets),
         score=score,
         augment=swap_columns,
-        weights=sampling_weights(rows["train"]),
+        weights=sampling_weights(rows["train"], settings.hard_weight),
     )
     recipe = Recipe(
         settings.epochs,

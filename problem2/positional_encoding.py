@@ -75,7 +75,7 @@ def frequencies(size: int, device=None) -> Tensor:
 class LearnedPositionalEncoding(PositionScheme):
     """x + a row of a trained table. Beyond: positions past the table take its last row.
 
-    A row that no training sequence was long enough to use keeps its random initial values.
+    A row that no training sequence was long enough to use keeps its random direction; weight decay only shrinks it.
     """
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):

@@ -1,8 +1,9 @@
-"""The handful of numbers that README.md shows, read from the results and written between their marks there.
+"""The answers in README.md: sentences that a person wrote, with numbers from the results.
 
 python report/key_numbers.py
 """
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,29 +11,41 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lab.files import read_json
-from lab.readme import write_block
+from lab.files import UserError, read_bytes, read_json, write_text
 from lab.settings import parse, run, setting
 
-BLOCK = "key numbers: make report"
-READ = (
-    "problem1/results/verification.json",
-    "problem1/results/robustness.json",
-    "problem1/results/text/proof.json",
-    "problem1/results/text/scaling.json",
-    "problem2/results/study/study.json",
-)
-COLUMNS = (
-    ("course", "test"),
-    ("course", "extrapolation/32"),
-    ("course", "extrapolation/256"),
-    ("strict", "test"),
-    ("strict", "extrapolation/1024"),
-    ("strict", "adjacent/16"),
-    ("strict", "adjacent/256"),
-    ("strict", "adjacent/1024"),
-)
-HEADINGS = ("course: 8–16", "32", "256", "strict: 8–16", "1024", "16, one swap", "256, one swap", "1024, one swap")
+BLOCK = "answers: make readme"
+FILES = {
+    "verification": "problem1/results/verification.json",
+    "robustness": "problem1/results/robustness.json",
+    "proof": "problem1/results/text/proof.json",
+    "scaling": "problem1/results/text/scaling.json",
+    "ablation": "problem1/results/head_analysis/ablation_results.json",
+    "pruning": "problem1/results/head_analysis/pruning_curve.json",
+    "carry": "problem1/results/carry/summary.json",
+    "sorting": "problem2/results/extrapolation/extrapolation_details.json",
+}
+COURSE = ("sinusoidal", "learned", "none")  # the encodings that the course asks for
+SETS = {"8–16": "test"} | {str(length): f"extrapolation/{length}" for length in (32, 64, 128, 256)}
+EXTRAPOLATES = 0.99  # accuracy at every one of these lengths
+HOMEWORK = """\
+| question of the homework | answer | file |
+|---|---|---|
+| Does the model add? | **{exact[errors]:,} of all {exact[pairs]:,} sums** of three-digit numbers are wrong; smallest \
+logit margin {exact[smallest_margin]:.1f} | {verification} |
+| With other seeds? | {by_seed} of {exact[pairs]:,} are wrong | {robustness} |
+| Longer numbers? | of five digits {five[errors]:,} of {five[pairs]:,} new sums are wrong, of ten {ten[errors]:,} of \
+{ten[pairs]:,} | {robustness} |
+| Numbers of any length? | as text, {proven}: {text[failures]:,} errors in **all {text[local_contexts]:,} local \
+contexts**; longest sums tried: {longest[digits]:,} digits, {longest[right]} of {longest[of]} right | {proof} |
+| Which head matters most? | in the default model `{head}`: {lost} of the test sums are wrong without it | {ablation} |
+| How many heads can be pruned for less than one point? | {prunable[alone]} of {heads}, each alone; \
+**{prunable[together]} together** | {pruning} |
+| How does the carry reach the answer? | patched from a sum with the other carry, at most {most} decoder \
+cross-attention heads together flip at least {flips} of the digits that it changes | {carry} |
+| Which positional encodings extrapolate? | at least 99% right at every length to 256: {best}; one answer to \
+everything at 256: {constant} | {sorting} |
+"""
 
 
 @dataclass(frozen=True)
@@ -40,72 +53,59 @@ class Settings:
     readme: Path = setting(ROOT / "README.md", "the file that shows them", metavar="FILE")
 
 
-def key_numbers() -> str:
-    """Two tables: what the models of problem 1 do, and every scheme of problem 2 by length."""
-    verified, robust, proof, scaling, study = (read_json(ROOT / name, "run `make`.") for name in READ)
-    runs = robust["runs"]
-    sizes = scaling["sizes"]
-    lines = ["| question | answer | file |", "|---|---|---|"]
-
-    def say(question: str, answer: str, name: str) -> None:
-        lines.append(f"| {question} | {answer} | [`{Path(name).name}`]({name}) |")
-
-    say(
-        "wrong sums of the default model, three digits",
-        f"**{verified['errors']:,} of all {verified['pairs']:,}** (the right digit ahead by at least "
-        f"{verified['smallest_margin']:.1f} logits)",
-        READ[0],
+def answers(root: Path = ROOT) -> str:
+    """Two tables: the questions of the homework, and the positional encodings by length."""
+    found = {name: read_json(root / file, "run `make`, and `make seeds`.") for name, file in FILES.items()}
+    exact, runs = found["verification"], found["robustness"]["runs"]
+    head, groups = found["ablation"]["ranking"][0], found["carry"]["groups"]
+    brought = [group["minimal_sets"]["decoder cross"] for group in groups if group["pairs"]]
+    scores = {name: {n: scheme["sets"][SETS[n]] for n in SETS} for name, scheme in found["sorting"]["schemes"].items()}
+    least = {name: min(score["accuracy"] for score in scores[name].values()) for name in scores}
+    best = sorted((name for name in scores if least[name] >= EXTRAPOLATES), key=least.get, reverse=True)
+    table = HOMEWORK.format(
+        **{name: f"[`{Path(file).name}`]({file})" for name, file in FILES.items()},
+        exact=exact,
+        by_seed=", ".join(f"{run['errors']:,}" for name, run in runs.items() if name.startswith("seed")),
+        five=runs["digits5"],
+        ten=runs["digits10"],
+        text=found["proof"],
+        proven="proven" if found["proof"]["proven"] else "not proven",
+        longest=found["scaling"]["sizes"][-1],
+        head=head,
+        lost=percent(1 - found["ablation"]["heads"][head]["zero"]["accuracy"]),
+        heads=found["pruning"]["heads"],
+        prunable=found["pruning"]["prunable"]["zero"],
+        most=max(len(chosen["heads"]) for chosen in brought),
+        flips=percent(min(chosen["sufficiency"]["share"] for chosen in brought)),
+        best=", ".join(best) or "not one",
+        constant=", ".join(name for name in scores if scores[name]["256"]["collapsed"]) or "not one",
     )
-    new = verified["never_seen_in_training"]
-    say("of these, pairs that training cannot have shown", f"{new['errors']:,} wrong of {new['pairs']:,}", READ[0])
-    seeds = [run for name, run in runs.items() if name.startswith("seed")]
-    answer = ", ".join(f"{run['errors']:,}" for run in seeds)
-    say(f"wrong sums with {len(seeds)} other seeds", f"{answer} of {seeds[0]['pairs']:,} each", READ[1])
-    run = runs["bfloat16"]
-    say("with matrix products in bfloat16 while training", f"{run['errors']:,} of {run['pairs']:,}", READ[1])
-    for name, what in (("digits5", "five"), ("digits10", "ten")):
-        run = runs[name]
-        config = run["config"]
-        recipe = f"{config['epochs']} epochs of batches of {config['batch_size']} of {run['train_size']:,} rows"
-        answer = f"{run['errors']:,} wrong of {run['pairs']:,} fresh pairs"
-        say(f"with {what} digits, {recipe}, weight decay {config['weight_decay']:g}", answer, READ[1])
-    answer = f"**{proof['failures']:,} wrong of {proof['situations']:,}**, which are all that any sum is made of"
-    say("addition as text: situations of a place value", answer, READ[2])
-    largest = sizes[-1]
-    say(
-        f"addition as text, {largest['digits']:,} digits",
-        f"{largest['right']} of {largest['of']} right, {largest['seconds_a_sum']:.0f} s a sum",
-        READ[3],
-    )
-    summary = study["summary"]
-    lines += ["", "Sorted or not: mean accuracy over training seeds, by length of the sequence"]
-    lines[-1] += f" ([`study.json`]({READ[-1]}); † with every seed the same answer to everything)."
-    lines += [
-        "The first three columns are the course's protocol, the others the strict one, where half of the unsorted rows"
-        " have a single swap of neighbours.",
-        "",
-        f"| scheme | {' | '.join(HEADINGS)} |",
-        "|---" * (len(HEADINGS) + 1) + "|",
-    ]
-    for scheme in summary["course"]:
-        cells = [_cell(summary.get(protocol, {}).get(scheme), name) for protocol, name in COLUMNS]
-        lines.append(f"| {scheme} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in dict.fromkeys([*COURSE, *best])]
+    head = f"| sorted or not, by length; trained on 8–16 | {' | '.join(SETS)} |"
+    return "\n".join([table, head, "|---" * (len(SETS) + 1) + "|", *rows])
 
 
-def _cell(found: dict | None, name: str) -> str:
-    """'99.95%', '54.6% †' for a constant classifier, or a dash where nothing was measured."""
-    if found is None or name not in found["sets"]:
-        return "–"
-    this = found["sets"][name]
-    if this["min"] == 1:
-        text = "100%"
-    elif this["mean"] > 0.99:  # never rounded up to what it is not
-        text = f"{min(this['mean'], 0.9999):.2%}"
-    else:
-        text = f"{this['mean']:.1%}"
-    return text + (" †" if this["collapsed_seeds"] == len(found["seeds"]) else "")
+def percent(share: float) -> str:
+    """'99.95%'; never 100% for less than all."""
+    return f"{round(100 * (share if share == 1 else min(share, 0.9999)), 2):g}%"
+
+
+def cell(score: dict) -> str:
+    return percent(score["accuracy"]) + " †" * score["collapsed"]
+
+
+def main(settings: Settings) -> None:
+    """Write the answers between their marks."""
+    text = read_bytes(settings.readme, "name the README with --readme.").decode()
+    try:
+        block = answers()
+    except (KeyError, TypeError, ValueError):
+        raise UserError("results are incomplete, or of models that cannot add: run `make` and `make seeds`.") from None
+    between = re.compile(rf"(<!-- {BLOCK} -->\n).*(<!-- end of {BLOCK} -->)", re.DOTALL)
+    if not between.search(text):
+        raise UserError(f"{settings.readme} has no lines <!-- {BLOCK} --> and <!-- end of {BLOCK} -->: put them back.")
+    write_text(settings.readme, between.sub(lambda marks: f"{marks[1]}{block}\n{marks[2]}", text))
 
 
 if __name__ == "__main__":
-    run(lambda: write_block(parse(Settings, __doc__).readme, BLOCK, key_numbers()))
+    run(lambda: main(parse(Settings, __doc__)))

@@ -1,9 +1,9 @@
-"""The mistakes behind published results, one at a time, each made on purpose in an otherwise sound run.
+"""The mistakes behind published results, each made on purpose in an otherwise sound run.
 
 They live here and nowhere else. contradictions.py sets what they give beside what was published.
 """
 
-import math
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,43 +11,37 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lab.files import UserError, read_json
+from lab.files import UserError
 from lab.hooks import HeadHooks, zero
-from lab.settings import as_plain
-from lab.training import Recipe, Task, train
-from problem1 import train as addition
-from problem1.analysis.context import Trial
-from problem1.dataset import Sums, swap_columns
-from problem2 import train as sorting
-from problem2.dataset import load_or_generate
+from lab.training import Recipe, Task, evaluate, train
+from problem1 import trained as addition
+from problem1.analysis.interventions import InterventionRunner
+from problem1.attention import MultiHeadAttention
+from problem1.dataset import Sums, sampling_weights, score, swap_columns
+from problem2 import trained as sorting
+from problem2.dataset import Rows, load_test_set
 from problem2.model import EncoderLayer
+from problem2.training import make_recipe, make_task
 
 SMALL = 0.01  # a head that costs less accuracy than this was called prunable
+LENGTHS = ("32", "64", "128", "256")
 
 
 # --- what the course's test rows alone decide --------------------------------------------------------------------
 
 
-def predicted_for_addition(test: Sums) -> dict:
-    """The most that can be right if the first digit is not predicted but stands there as the start token."""
-    first, rest = test.targets[:, 0], test.targets[:, 1:]
+def predicted(sums: Sums, data_dir: Path) -> dict:
+    """Problem 1: the most that can be right if the first digit is not predicted but stands there as the start token.
+    Problem 2: what a model scores that gives every row the same answer, which is the share of one class."""
+    first, rest = sums.targets[:, 0], sums.targets[:, 1:]
+    shares = {length: _mean(load_test_set(data_dir, "extrapolation", int(length)).labels) for length in LENGTHS}
     return {
-        "rows": len(test),
-        "start_token_0": _mean(first == 0),
-        "start_token_1": _mean(first == 1),
-        "start_token_0_and_zeros_never_learned": _mean((first == 0) & (rest != 0).all(1)),
-    }
-
-
-def predicted_for_sorting(data_dir: Path) -> dict:
-    """What a model scores that answers the same for every row: the shares of the two classes."""
-    shares = {}
-    for length in (32, 64, 128, 256):
-        rows = read_json(data_dir / "extrapolation" / f"test_len_{length}.json", "run problem2/generate_data.py.")
-        shares[str(length)] = sum(row["is_sorted"] for row in rows) / len(rows)
-    return {
-        "always_sorted": shares,
-        "always_unsorted": {length: 1 - share for length, share in shares.items()},
+        "addition": {
+            "start_token_0": _mean(first == 0),
+            "start_token_1": _mean(first == 1),
+            "start_token_0_and_zeros_never_learned": _mean((first == 0) & (rest != 0).all(1)),
+        },
+        "sorting": {"always_sorted": shares, "always_unsorted": {n: 1 - share for n, share in shares.items()}},
     }
 
 
@@ -59,8 +53,8 @@ def _mean(hits: Tensor) -> float:
 
 
 def score_given_first(ignored: int | None):
-    """The published mistake: the decoder reads the answer's digits 1, 2, 3 and predicts 2, 3, 4, so nobody ever
-    predicts digit 1. With `ignored` = 0 the loss also takes every zero for padding."""
+    """The published mistake: the decoder reads the answer's digits 1, 2, 3 and predicts 2, 3, 4, so that digit 1 is
+    never predicted. With `ignored` = 0 the loss also takes every zero for padding."""
 
     def score(model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         sources, targets = batch
@@ -88,39 +82,34 @@ def greedy_without_each_head(model: nn.Module, test: Sums, start: int) -> dict[s
     for head in model.head_names():
         hooks = HeadHooks({head: zero}, record=False)
         logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
-        right = (logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start)
-        scores[head] = _mean(right)
+        scores[head] = _mean((logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start))
     return scores
 
 
-def given_first_digit(settings: addition.Settings, rows: dict[str, Sums], ignored: int | None) -> dict:
-    """Train with the mistake and score as its authors did, teacher-forced and greedy."""
-    torch.manual_seed(settings.seed)
-    model = addition.build(settings, rows["train"].num_digits)
-    name = "first_digit_given" + ("" if ignored is None else f"_and_{ignored}_ignored")
-    score = score_given_first(ignored)
-    task = Task(f"faulty/{name}", *((sums.sources, sums.targets) for sums in rows.values()), score, swap_columns)
-    folder = settings.output_dir / name
-    log = train(model, task, addition.recipe(settings), as_plain(settings), folder, settings.seed, False)
-    test = rows["test"]
-    without = greedy_without_each_head(model, test, 1)
+def given_first_task(rows: dict[str, Sums], ignored: int | None, hard_weight: float) -> Task:
+    parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
+    score, weights = score_given_first(ignored), sampling_weights(rows["train"], hard_weight)
+    return Task(addition.KIND, **parts, score=score, augment=swap_columns, weights=weights)
+
+
+def train_given_first(config: dict, ignored: int | None, rows: dict[str, Sums], folder: Path) -> dict:
+    """Train with the mistake and score as its authors did, teacher-forced and greedy. `config`: see train.py."""
+    torch.manual_seed(config["seed"])
+    model, task = addition.build(config), given_first_task(rows, ignored, config["hard_weight"])
+    names = ("epochs", "batch_size", "lr", "weight_decay", "ema_decay")
+    log = train(model, task, Recipe(**{name: config[name] for name in names}), config, folder, config["seed"])
+    without = greedy_without_each_head(model, rows["test"], 1)
+    encoder = [share for head, share in without.items() if head.startswith("encoder.")]
     return {
-        "decoder_inputs": log["test_acc"],
-        "greedy_from_0": greedy(model, test, 0),
-        "greedy_from_1": greedy(model, test, 1),
+        "teacher_forced": log["test_acc"],
+        "greedy_from_0": greedy(model, rows["test"], 0),
+        "greedy_from_1": greedy(model, rows["test"], 1),
         "greedy_from_1_without_head": without,
-        "greedy_from_1_without_worst_encoder_heads": sorted(
-            score for head, score in without.items() if head.startswith("encoder.")
-        )[:3],
+        "greedy_from_1_without_worst_encoder_heads": sorted(encoder)[:3],
     }
 
 
 # --- problem 1: heads ablated along the wrong axis ---------------------------------------------------------------
-
-
-def attention_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Every attention by its name: {"encoder.0.self": module, …}"""
-    return {module.name: module for module in model.modules() if hasattr(module, "split_heads")}
 
 
 @torch.no_grad()
@@ -131,23 +120,20 @@ def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
     rows        as many rows of the output projection: d_head outputs of the whole module, heads mixed
     one_number  one entry of the output, as when index h is used on the last axis of [B, T, d_model]
     """
-    trial = Trial(model, test)
-    baseline = _mean(trial.right()[0].all(1))
+    rows = (test.sources, test.targets)
+    baseline = evaluate(model, rows, score)[1]
     drops = {"columns": {}, "rows": {}, "one_number": {}}
-    for name, module in attention_modules(model).items():
-        size = module.output.weight.shape[0] // module.num_heads
+    for module in (module for module in model.modules() if isinstance(module, MultiHeadAttention)):
+        output, kept = module.output, copy.deepcopy(module.output.state_dict())
+        size = len(output.weight) // module.num_heads
         for head in range(module.num_heads):
             block = slice(head * size, (head + 1) * size)
-            for axis in drops:
-                kept = {key: value.clone() for key, value in module.output.state_dict().items()}
-                if axis == "columns":
-                    module.output.weight[:, block] = 0
-                else:
-                    rows = block if axis == "rows" else slice(head, head + 1)
-                    module.output.weight[rows] = 0
-                    module.output.bias[rows] = 0
-                drops[axis][f"{name}.head{head}"] = baseline - _mean(Trial(model, test).right()[0].all(1))
-                module.output.load_state_dict(kept)
+            for axis, index in (("columns", (slice(None), block)), ("rows", block), ("one_number", head)):
+                output.weight[index] = 0
+                if axis != "columns":
+                    output.bias[index] = 0
+                drops[axis][f"{module.name}.head{head}"] = baseline - evaluate(model, rows, score)[1]
+                output.load_state_dict(kept)
     return {
         "baseline": baseline,
         "drops": drops,
@@ -160,16 +146,15 @@ def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
 def heads_by_seed(seeds_dir: Path, test: Sums) -> dict:
     """Which head matters most, and how many can go alone, in models that differ in nothing but the seed."""
     found = {}
-    for folder in sorted(seeds_dir.glob("seed*")):
-        model = addition.load_model(folder / "best_model.pth")[0]
-        trial = Trial(model, test)
-        baseline = _mean(trial.right()[0].all(1))
-        drops = {head: baseline - _mean(trial.right({head: zero})[0].all(1)) for head in model.head_names()}
+    for path in sorted(seeds_dir.glob("seed*/best_model.pth")):
+        model, _ = addition.load_model(path)
+        runner = InterventionRunner(model, test)
+        baseline = _mean(runner.evaluate()[0].all(1))
+        drops = {head: baseline - _mean(runner.evaluate({head: zero})[0].all(1)) for head in model.head_names()}
         worst = max(drops, key=drops.get)
-        found[folder.name] = {
-            "baseline": baseline,
+        found[path.parent.name] = {
             "most_important": worst,
-            "its_drop": drops[worst],
+            "largest_drop": drops[worst],
             "prunable_alone": sum(drop < SMALL for drop in drops.values()) / len(drops),
             "drops": drops,
         }
@@ -189,37 +174,38 @@ class PostNormLayer(EncoderLayer):
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
-def post_norm(model: nn.Module) -> int | None:
+def post_norm(model: nn.Module, recipe: Recipe) -> Recipe:
     """Normalise after each sublayer, and train with no warm-up."""
     for layer in model.layers:
         layer.__class__ = PostNormLayer
     model.norm = nn.Identity()  # the last layer has normalised already
-    return 0
+    return replace(recipe, warmup_steps=0)
 
 
-def loud_values(model: nn.Module) -> None:
-    """Leave the embedding as nn.Embedding makes it, entries of size 1, and still multiply it by √d_model as the
-    original paper does: values then come in √d_model times as loud as positions, which drown in them."""
+def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
+    """Embeddings as large as in the sound run, but close values no longer start close together."""
+    nn.init.normal_(model.embedding.weight, std=model.embedding.embedding_dim**-0.5)
+    return recipe
+
+
+def loud_values(model: nn.Module, recipe: Recipe) -> Recipe:
+    """The embedding as nn.Embedding makes it, entries of size 1, and still multiplied by √d_model as in the original
+    paper: values are then unordered too, and √d_model times as large as positions, which drown in them."""
     nn.init.normal_(model.embedding.weight)
+    return recipe
 
 
-MISTAKES_IN_SORTING = {"post_norm_without_warm_up": post_norm, "values_drown_positions": loud_values}
+MISTAKES_IN_SORTING = {
+    "post_norm_without_warm_up": post_norm,
+    "values_unordered": unordered_values,
+    "values_drown_positions": loud_values,
+}
 
 
-def faulty_sorting(settings: sorting.Settings, mistake: str) -> dict:
-    """The sound recipe of problem 2 at a learning rate of 1e-3, with one mistake."""
-    settings = sorting.with_defaults(settings)
-    rows = load_or_generate(settings.data_dir)
-    torch.manual_seed(settings.seed)
-    model = sorting.build(settings)
-    warmup = MISTAKES_IN_SORTING[mistake](model)
-    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
-    recipe = recipe if warmup is None else replace(recipe, warmup_steps=warmup)
-    folder = settings.output_dir / f"{mistake}_{settings.encoding[0]}"
-    log = train(model, sorting.make_task(settings, rows), recipe, as_plain(settings), folder, settings.seed, False)
-    return {
-        "test_acc": log["test_acc"],
-        "first_train_loss": log["train_loss"][0],
-        "lowest_train_loss": min(log["train_loss"]),
-        "ln_2": math.log(2),
-    }
+def train_sorting(config: dict, mistake: str, rows: dict[str, Rows], folder: Path) -> dict:
+    """A run of problem 2 with one of these mistakes. `config`: see problem2/training.py."""
+    torch.manual_seed(config["seed"])
+    model = sorting.build(config)
+    recipe = MISTAKES_IN_SORTING[mistake](model, make_recipe(config))
+    log = train(model, make_task(config, rows), recipe, config, folder, config["seed"])
+    return {"test_acc": log["test_acc"], "lowest_train_loss": min(log["train_loss"])}

@@ -3,7 +3,8 @@
     python problem1/text/study.py                        # 5 seeds of place_value, 3 of each classic scheme and order
     torchrun --nnodes=2 … problem1/text/study.py         # shared between machines with a common folder
 
-Same rows, width, layers and steps for all; place_value models of every seed are put to the proof as well. Writes
+Same rows and layers for all. The classic schemes have about 40 times the parameters of place_value, and half its steps.
+The proof is run on the place_value model of every seed. Writes
 results/text/length_generalisation.json and .png, and each run to results/text/seeds/. Runs that are finished are
 kept, and a study that was stopped goes on.
 """
@@ -31,20 +32,20 @@ SHARED = {  # the flags of train.py that are the same in every run
     "batch_size": 128,
     "epoch_rows": 12_800,
     "lr": 2e-3,
-    "d_model": 64,
-    "num_heads": 4,
     "num_layers": 1,
-    "d_ff": 256,
     "dropout": 0.0,
     "weight_decay": 0.5,
 }
+CLASSIC_SIZE = {"epochs": 16, "d_model": 64, "num_heads": 4, "d_ff": 256}
+SIZES = {scheme: CLASSIC_SIZE for scheme in CLASSIC}  # of each scheme's model, and how long it trains
+SIZES["place_value"] = {"epochs": 32, "d_model": 16, "num_heads": 2, "d_ff": 32}
 
 
 @dataclass(frozen=True)
 class Settings:
     seeds: int = setting(5, "seeds of place_value: 0, 1, …", minimum=1)
     classic_seeds: int = setting(3, "seeds of each classic scheme in each order", minimum=0)
-    epochs: int = setting(16, "epochs of every run", minimum=1)
+    epochs: int | None = setting(None, "epochs of every run (left out: 32 of place_value, 16 of others)", minimum=1)
     samples: int = setting(1000, "most sums at each length, of each kind", minimum=1)
     workers: int = setting(0, "runs at the same time, one thread each (0: one for each core)", minimum=0)
     output_dir: Path = setting(MODEL.parent, "folder for the comparison and, in seeds/, its runs", metavar="DIR")
@@ -59,7 +60,8 @@ def all_runs(settings: Settings) -> list[jobs.Job]:
     for scheme, order, seed in runs:
         group = scheme if scheme == "place_value" else f"{scheme}, {order}"
         folder = settings.output_dir / "seeds" / f"{group}-seed{seed}".replace(", ", "-")
-        flags = {"scheme": scheme, "order": order, "seed": seed, "epochs": settings.epochs, **SHARED}
+        flags = {"scheme": scheme, "order": order, "seed": seed, **SHARED, **SIZES[scheme]}
+        flags |= {"epochs": settings.epochs} if settings.epochs else {}
         values, paths = {"flags": flags, "samples": settings.samples}, {"folder": folder, "data_dir": DEFAULT}
         out.append(jobs.Job(f"{group}, seed {seed}", train_and_measure, values, folder / "measured.json", paths))
     return out

@@ -19,6 +19,7 @@ from problem1.dataset import (
     load,
     longest_chain,
     random_pairs,
+    sampling_weights,
     seen_in,
     swap_columns,
 )
@@ -119,6 +120,12 @@ def test_pairs_that_training_can_have_shown():
     trained = as_sums([(12, 34), (30, 40)], 2)
     pairs = as_sums([(12, 34), (34, 12), (14, 32), (40, 30), (12, 35), (13, 24)], 2)
     assert seen_in(pairs, trained).tolist() == [True, True, True, True, False, False]
+
+
+def test_rows_with_columns_of_9_or_10_weigh_more():
+    sums = as_sums([(123, 456), (145, 455), (123, 786), (550, 459)], 3)  # columns 5 7 9; 5 9 10; 8 10 9; 9 10 9
+    assert sampling_weights(sums, 4.0).tolist() == [5.0, 9.0, 9.0, 13.0]
+    assert sampling_weights(sums, 0.0).tolist() == [1.0] * 4
 
 
 GOOD = {"input": [3, 4, 7, 10, 1, 5, 9], "target": [0, 5, 0, 6]}

@@ -1,20 +1,20 @@
 """README shows what the committed results hold."""
 
-from lab.provenance import ROOT
-from report.key_numbers import BLOCK, _cell, key_numbers
+from report.key_numbers import BLOCK, ROOT, answers, cell
 
 
 def test_the_readme_shows_the_numbers_of_the_committed_results():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"<!-- {BLOCK} -->\n{key_numbers()}\n<!-- end of {BLOCK} -->" in text
+    assert f"<!-- {BLOCK} -->\n{answers()}\n<!-- end of {BLOCK} -->" in text
 
 
 def test_cells_never_round_up_to_100_and_mark_constant_answers():
-    def scheme(mean, least, collapsed=0):
-        return {"seeds": [1, 2], "sets": {"test": {"mean": mean, "min": least, "collapsed_seeds": collapsed}}}
+    assert cell({"accuracy": 1.0, "collapsed": False}) == "100%"
+    assert cell({"accuracy": 0.999999, "collapsed": False}) == "99.99%"
+    assert cell({"accuracy": 0.546, "collapsed": True}) == "54.6% †"
 
-    assert _cell(scheme(1.0, 1.0), "test") == "100%"
-    assert _cell(scheme(0.999999, 0.999998), "test") == "99.99%"
-    assert _cell(scheme(0.546, 0.546, 2), "test") == "54.6% †"
-    assert _cell(scheme(0.546, 0.4, 1), "test") == "54.6%"
-    assert _cell(None, "test") == _cell(scheme(1.0, 1.0), "far") == "–"
+
+def test_the_block_is_written_between_the_marks_and_nowhere_else(refused, script, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("no marks")
+    refused("report/key_numbers.py", "--readme", readme, words=["no lines", BLOCK])

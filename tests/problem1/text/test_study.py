@@ -8,14 +8,18 @@ from problem1.text import lengths, study, train
 from problem1.text.dataset import generate
 
 
-def test_all_runs_share_everything_but_scheme_order_and_seed(tmp_path):
+def test_runs_of_a_scheme_differ_in_order_and_seed_alone(tmp_path):
     work = study.all_runs(study.Settings(output_dir=tmp_path))
     assert len(work) == 5 + 3 * 2 * 3
     assert len({job.result for job in work}) == len({job.name for job in work}) == len(work)
-    varied = {"scheme", "order", "seed"}
     for job in work:
-        flags = {name: value for name, value in job.settings["flags"].items() if name not in varied}
-        assert flags == {name: value for name, value in as_plain(train.Settings()).items() if name not in varied}
+        flags = dict(job.settings["flags"])
+        scheme = flags["scheme"]
+        assert {**flags, "order": "plain", "seed": 0} == {
+            "scheme": scheme, "order": "plain", "seed": 0, **study.SHARED, **study.SIZES[scheme]
+        }  # fmt: skip
+    default = as_plain(train.Settings())
+    assert work[0].settings["flags"] == default | {"seed": 0}
 
 
 def test_another_budget_is_another_run(tmp_path):
@@ -33,7 +37,7 @@ def job(tmp_path, monkeypatch):
     """A tiny run of a classic scheme."""
     monkeypatch.setattr(lengths, "CLASSIC_LENGTHS", (8,))
     generate(tmp_path / "data", {"train": 64, "val": 8, "test": 8}, max_digits=2)
-    flags = {"scheme": "none", "order": "plain", "seed": 0, "epochs": 2, **study.SHARED}
+    flags = {"scheme": "none", "order": "plain", "seed": 0, **study.SHARED, **study.SIZES["none"], "epochs": 2}
     flags |= {"batch_size": 8, "epoch_rows": 16, "d_model": 16, "num_heads": 2, "d_ff": 16}
     folder = tmp_path / "run"
     paths = {"folder": folder, "data_dir": tmp_path / "data"}
