@@ -38,8 +38,8 @@ def odd_objects() -> list:
     warnings.simplefilter("ignore")  # some of these kinds are on their way out of PyTorch
     one, loop, deep, laughs = torch.ones(2, 2), {"d_model": 16}, [], ["ha"]
     loop["self"] = loop
-    for _ in range(150):
-        deep, laughs = [deep], [laughs, laughs]  # the second prints as 2**150 words
+    for level in range(150):
+        deep, laughs = [deep], [laughs, laughs] if level < 16 else laughs  # a few bytes that print as 65,536 words
     kinds = [torch.zeros(0), torch.tensor(1.0), one.to_sparse(), one.to_sparse_csr(), one.half(), one.double()]
     kinds += [one.long(), one.bool(), one * 1j, one * torch.nan, one.to(torch.float8_e4m3fn), torch.nn.Parameter(one)]
     kinds += [torch.quantize_per_tensor(one, 0.1, 0, torch.qint8), torch.empty(2**40, device="meta"), (1, 2), {1: 2}]
