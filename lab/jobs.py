@@ -82,7 +82,8 @@ def _run_here(jobs: list[Job], workers: int) -> list[str]:
             return None
         log = job.result.with_suffix(".log")
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        reason = lines[-1] if lines and process.exitcode > 0 else f"stopped by signal {-process.exitcode}"
+        ended = f"exit code {process.exitcode}" if process.exitcode > 0 else f"stopped by signal {-process.exitcode}"
+        reason = lines[-1] if lines and process.exitcode > 0 else ended
         return f"{job.name} failed: {reason} (all it printed is in {log})"
 
     with ThreadPoolExecutor(workers) as pool, tqdm(total=len(jobs), unit="run", disable=None) as bar:

@@ -256,7 +256,7 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, average, f
             raise ValueError("another model's optimizer")
         if {len(log[name]) for name in COLUMNS} != {saved["epoch"]}:
             raise ValueError("one number per epoch")
-        if not all(math.isfinite(value) for name in COLUMNS for value in log[name]):
+        if not all(math.isfinite(value) for name in COLUMNS for value in (log["seconds"], *log[name])):
             raise ValueError("a number is not finite")
     except Exception:  # a file that train.py did not write can be wrong in any way
         raise UserError(f"{path} is not complete: start anew without --resume.") from None
