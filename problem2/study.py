@@ -65,7 +65,8 @@ def sum_up(output_dir: Path) -> None:
         raise UserError(f"{output_dir} has no finished run: run study.py without --only-sum-up.")
     folder, summary = output_dir / "study", study_summary.sum_up(runs)
     trained = tuple(runs[0]["trained_lengths"])
-    numbers = {"trained_lengths": trained, "summary": summary, "runs": runs, "versions": versions()}
+    proofs = [run["settings"]["config"] | run["proof"] for run in runs if run["proof"]]
+    numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
     write_json(folder / "study.json", numbers)
     study_summary.draw_curves(summary, folder / "study_curves.png", trained)
     study_summary.draw_causes(summary, folder / "study_causes.png", trained[1])
