@@ -289,5 +289,5 @@ def test_a_loss_that_explodes(refused, tmp_path, data):
 def test_help_teaches(script):
     result = script("problem1/train.py", "--help")
     assert result.returncode == 0
-    for word in ("--resume", "torchrun", "exact match", "(default: 64)", "passes over the training rows"):
+    for word in ("--resume", "torchrun", "exact match", "(default: 64)", "rows in a step"):
         assert word in result.stdout

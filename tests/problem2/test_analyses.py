@@ -71,7 +71,7 @@ def test_an_experiment_leaves_the_model_as_it_was():
 def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do():
     rows = dataset.sample_rows(8, 16, 16, torch.Generator().manual_seed(0)).sequences
     for name in ("rope", "alibi", "t5", "window", "none", "sinusoidal", "learned", "onehot"):
-        model = make(name)
+        model = make(name, d_model=64)
         before = model(rows)
         with mechanism.changed(model, mechanism.Shifted):
             same = torch.allclose(model(rows), before, atol=2e-3)

@@ -107,7 +107,7 @@ def test_two_processes_share_every_batch(data, tmp_path):
     [
         (["--scheme", "place_value", "--order", "plain"], ["units first"]),
         (["--scheme", "places"], ["places must be one of place_value"]),
-        (["--d-model", "30"], ["--num-heads 4"]),
+        (["--d-model", "31"], ["--num-heads 2"]),
         (["--data-dir", "typo"], ["typo/train.json does not exist"]),
     ],
 )
@@ -148,7 +148,7 @@ def run_analysis(path, data, folder) -> None:
 
 def test_analyze_writes_what_it_promises_and_prints_findings(trained, data, tmp_path, small_proof, capsys):
     run_analysis(trained / "best_model.pth", data, tmp_path)
-    names = ("proof", "heads", "lengths", "scaling", "timing")
+    names = ("proof", "heads", "lengths", "scaling", "analysis_timing")
     proven, heads, measured, scaling, timing = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
     assert (tmp_path / "proof.png").exists() and (tmp_path / "heads.png").exists()
     assert proven["covered"] == proven["local_contexts"] == 1444 and proven["seed"] == 1
