@@ -61,8 +61,10 @@ def _numbers(values) -> dict:
 
 def _spread(reports: list[dict]) -> dict:
     """Numbers of `judge` for several seeds on the same rows."""
+    middle = sorted(reports, key=lambda report: report["accuracy"])[len(reports) // 2]
     return _numbers([report["accuracy"] for report in reports]) | {
         "rows": reports[0]["rows"],
+        "median_interval_95": middle["interval_95"],
         "sorted": statistics.fmean(report["sorted"]["accuracy"] for report in reports),
         "unsorted": statistics.fmean(report["unsorted"]["accuracy"] for report in reports),
         "collapsed_seeds": sum(report["collapsed"] for report in reports),
