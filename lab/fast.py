@@ -17,6 +17,7 @@ class FastLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         wanted = ONEDNN and not torch.is_grad_enabled() and x.device.type == "cpu" and x.numel() > 0
+        wanted = wanted and not torch.compiler.is_compiling()  # torch.compile does not know this product
         if not wanted or not x.dtype == self.weight.dtype == torch.float32 or torch.is_autocast_enabled("cpu"):
             return F.linear(x, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")

@@ -23,10 +23,9 @@ from problem1.text import proof
 from problem1.text.dataset import DEFAULT, MAX_CHARACTERS, load_or_generate
 from problem1.text.lengths import CLASSIC_LENGTHS, by_length
 from problem1.text.model import CLASSIC
-from problem1.text.trained import MODEL, load_model
+from problem1.text.trained import MODEL, ORDERS, load_model
 
 HERE = Path(__file__).resolve().parent
-ORDERS = ("reversed", "plain")
 KINDS = {"random": "random operands", "chain": "a carry through every digit"}
 SHARED = {  # the flags of train.py that are the same in every run
     "batch_size": 128,

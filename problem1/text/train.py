@@ -23,7 +23,7 @@ from lab.settings import as_plain, parse, run, setting
 from lab.training import Recipe, Task, train
 from problem1.text.dataset import DEFAULT, encode, load_or_generate, score
 from problem1.text.model import SCHEMES
-from problem1.text.trained import KIND, MODEL, build
+from problem1.text.trained import KIND, MODEL, ORDERS, build
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Settings:
     order: str = setting(
         "reversed",
         "the answer's first digit: reversed, the units; plain, the highest (not for place_value)",
-        choices=("reversed", "plain"),
+        choices=ORDERS,
     )
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(MODEL.parent, "folder for checkpoints, log and curves", metavar="DIR")

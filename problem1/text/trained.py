@@ -11,11 +11,14 @@ from problem1.text.model import ClassicTransformer
 from problem1.text.place_value import PlaceValueTransformer
 
 KIND = "problem1/text"
+ORDERS = ("reversed", "plain")  # of the answer's digits
 MODEL = Path(__file__).resolve().parents[1] / "results" / "text" / "best_model.pth"  # the default train.py's
 
 
 def build(settings: dict) -> nn.Module:
     """The untrained model with these settings (those of train.py)."""
+    if settings["order"] not in ORDERS:
+        raise ValueError(f"order {settings['order']!r}")
     shape = [settings[name] for name in ("d_model", "num_heads", "num_layers", "d_ff", "dropout")]
     if settings["scheme"] == "place_value":
         return PlaceValueTransformer(*shape)
