@@ -88,7 +88,7 @@ seeds: | $(VENV)/ready  ## addition: five seeds, another width, five and ten dig
 study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (about an hour)
 	$(PY) problem2/study.py
 
-contradictions: | $(VENV)/ready  ## the mistakes behind published results, each reproduced (needs `make` and `make seeds`)
+contradictions: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make seeds`)
 	$(PY) report/contradictions.py
 
 bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
