@@ -1,6 +1,6 @@
 """Train the transformer on addition: results/best_model.pth, training_log.json, training_curves.png.
 
-    python problem1/train.py                                # data is generated if missing; about a minute
+    python problem1/train.py                                # data is generated if missing; half a minute
     python problem1/train.py --epochs 5 --output-dir try    # a short run in another folder
     python problem1/train.py --resume                       # continue a run that was stopped
     torchrun --nproc_per_node=2 problem1/train.py           # data-parallel: each process takes a share of every batch
