@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lab import device
 from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem2.analysis import encodings, extrapolation, failures, geometry, mechanism, proof, training_summary
+from problem2.analysis import encodings, extrapolation, failures, mechanism, proof, span, training_summary
 from problem2.analysis.context import Context, load_models
 from problem2.dataset import DEFAULT, load_or_generate, values_problem
 
@@ -43,13 +43,13 @@ def analyse(context: Context) -> None:
     print("\nHow well was each scheme trained?")
     training_summary.run(context)
     print("\nHow accurate is each at lengths it was not trained on?")
-    details = extrapolation.run(context, sets)
-    print("\nWhy do they fail there: positions never seen, or attention diluted over more keys?")
-    mechanism.run(context, details)
+    extrapolation.run(context, sets)
+    print("\nWhy do they fail there: positions or distances never seen, or more keys?")
+    mechanism.run(context)
     print("\nIs a model right on every sequence there is?")
     proof.run(context)
-    print("\nDo trained attention scores depend on distance alone?")
-    geometry.run(context)
+    print("\nHow much of a later position's sinusoidal code was ever trained?")
+    span.run(context)
     print("\nWhat are the schemes, and what did training do to the learned table?")
     encodings.run(context)
     print("\nWhich sequences do they get wrong?")

@@ -7,7 +7,7 @@
 
 A study that was stopped goes on where it was: a run that was trained and measured with the same settings and the
 same data is kept, one that was stopped is resumed, any other is made again. Each run has its folder in results/,
-with what was measured in measured.json. Writes results/study/study.json, study_curves.png and study_causes.png.
+with what was measured in measured.json. Writes results/study/study.json, and figures.
 """
 
 import sys
@@ -68,7 +68,7 @@ def sum_up(output_dir: Path) -> None:
     proofs = [run["settings"]["config"] | run["proof"] for run in runs if run["proof"]]
     numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
     write_json(folder / "study.json", numbers)
-    study_summary.draw_curves(summary, folder / "study_curves.png", trained)
+    study_summary.draw_curves(summary, folder, trained)
     study_summary.draw_causes(summary, folder / "study_causes.png", trained[1])
     for protocol, schemes in summary.items():
         for kind, words in extrapolation.KINDS.items():

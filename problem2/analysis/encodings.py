@@ -10,7 +10,13 @@ from torch import Tensor
 
 from lab import figures
 from problem2.analysis.context import Context
-from problem2.positional_encoding import SCHEMES, PositionScheme, frequencies, get_positional_encoding
+from problem2.positional_encoding import (
+    SCHEMES,
+    LearnedPositionalEncoding,
+    PositionScheme,
+    frequencies,
+    get_positional_encoding,
+)
 
 POSITIONS = 48
 
@@ -47,29 +53,29 @@ def compare(models: dict) -> dict[str, tuple[str, Tensor | None]]:
 
 def draw_comparison(found: dict[str, tuple[str, Tensor | None]], path: Path, trained) -> None:
     columns = 4
-    figure, panels = plt.subplots(math.ceil(len(found) / columns), columns, figsize=(12.5, 9))
+    lines = math.ceil(len(found) / columns)
+    figure, panels = plt.subplots(lines, columns, figsize=(6.3, 0.5 + 1.55 * lines))
     for axes in panels.flat[len(found) :]:
         axes.set_axis_off()
     axis = {"codes": "dimension", "rotation": "frequency", "bias": "key position"}
     for (name, (kind, values)), axes in zip(found.items(), panels.flat, strict=False):
-        axes.set_title(name + ("" if name in trained else " (not trained)"))
+        axes.set_title(name + ("" if name in trained else " (not trained)"), fontsize=8.5)
+        axes.tick_params(labelsize=7)
         axes.grid(False)
         if values is None:
-            axes.text(0.5, 0.5, "no position\nenters anywhere", ha="center", va="center", transform=axes.transAxes)
+            axes.text(0.5, 0.5, "no position\nenters", ha="center", va="center", transform=axes.transAxes, fontsize=8)
             axes.set(xticks=[], yticks=[])
             continue
         values = values.numpy()
         limit = np.nanmax(np.abs(values))
-        image = axes.imshow(
-            values, cmap=figures.DIFFERENCES, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
-        )
+        axes.imshow(values, cmap=figures.DIFFERENCES, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
         axes.set_facecolor("#cccccc")  # what may not be attended to
-        axes.set(xlabel=axis[kind], ylabel="query position" if kind == "bias" else "position")
-        figure.colorbar(image, ax=axes)
+        axes.set_xlabel(axis[kind], fontsize=7.5)
+        axes.set_ylabel("query position" if kind == "bias" else "position", fontsize=7.5)
     caption = (
-        "Codes are added to the embeddings; rotations (here their cosines) turn queries and keys; biases\n"
-        "(here of head 0) are added to the scores, grey is masked. "
-        "Randomised schemes spread 48 tokens over positions 0 … 511."
+        "Red positive, blue negative, each panel on its own scale. Codes are added to embeddings; rotations\n"
+        "(their cosines) turn queries and keys; biases (of head 0) are added to scores, grey is masked.\n"
+        "Randomized schemes spread 48 tokens over positions 0 to 511."
     )
     figures.save(figure, path, caption)
 
@@ -82,46 +88,45 @@ def _rounded(values: Tensor) -> list:
 def learned_table(table: Tensor, trained: int, shown: int = 64) -> dict:
     """The learned table: its rows, their norms, and the cosine of every two of them.
 
-    trained: the longest sequence of training. None where there are not two neighbouring rows to compare.
+    trained: the longest sequence of training. None where there are no rows, or not two neighbouring ones, to average.
     """
-    rows = table[:shown].cpu()
-    unit = torch.nn.functional.normalize(table.cpu(), dim=1)
+    table = table.cpu()
+    unit = torch.nn.functional.normalize(table, dim=1)
     neighbours = (unit[:-1] * unit[1:]).sum(1)
-    mean_cosine = {
-        name: part.mean().item() if len(part) else None
-        for name, part in (("trained", neighbours[: trained - 1]), ("untouched", neighbours[trained:]))
-    }
+    start = LearnedPositionalEncoding(table.shape[1], len(table)).table  # as large as rows are before training
     return {
         "trained_positions": trained,
-        "rows": _rounded(rows),
-        "norms": [round(x, 4) for x in rows.norm(dim=1).tolist()],
+        "rows": _rounded(table[:shown]),
         "cosines": _rounded(unit[:shown] @ unit[:shown].T),
-        "neighbour_cosine_trained": mean_cosine["trained"],
-        "neighbour_cosine_untouched": mean_cosine["untouched"],
+        "neighbour_cosine_trained": _mean(neighbours[: trained - 1]),
+        "neighbour_cosine_untouched": _mean(neighbours[trained:]),
+        "norm_trained": _mean(table[:trained].norm(dim=1)),
+        "norm_untouched": _mean(table[trained:].norm(dim=1)),
+        "norm_at_the_start": round(start.norm(dim=1).mean().item(), 2),
     }
 
 
-def draw_learned(report: dict, path: Path) -> None:
+def _mean(values: Tensor) -> float | None:
+    return values.mean().item() if len(values) else None
+
+
+def draw_learned(report: dict, path: Path, shown: int = 32) -> None:
     border = report["trained_positions"] - 0.5
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), width_ratios=[1.1, 0.8, 1.1])
-    rows, cosines = np.array(report["rows"]), np.array(report["cosines"])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6.3, 3.2), width_ratios=[1, 1.5])
+    rows, cosines = np.array(report["rows"])[:shown], np.array(report["cosines"])[:shown, :shown]
     limit = np.abs(rows).max()
-    image = left.imshow(rows, cmap=figures.DIFFERENCES, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    style = {"cmap": figures.DIFFERENCES, "aspect": "auto", "interpolation": "nearest"}
+    left.imshow(rows, vmin=-limit, vmax=limit, **style)
     left.set(xlabel="dimension", ylabel="position", title="rows of the table")
-    left.axhline(border, color="black", linewidth=1.5)
-    figure.colorbar(image, ax=left)
-    middle.plot(report["norms"], range(len(report["norms"])), color=figures.COLOURS[0], marker=".")
-    middle.axhline(border, color="black", linewidth=1.5)
-    middle.set(xlabel="norm of the row", ylabel="position", title="norms", ylim=(len(rows) - 0.5, -0.5))
-    image = right.imshow(cosines, cmap=figures.DIFFERENCES, vmin=-1, vmax=1, interpolation="nearest")
-    right.axhline(border, color="black", linewidth=1.5)
-    right.axvline(border, color="black", linewidth=1.5)
-    right.set(xlabel="position", ylabel="position", title="cosine of two rows")
+    image = right.imshow(cosines, vmin=-1, vmax=1, **style)
+    right.set(xlabel="position", ylabel="position", title="cosine of every two rows")
     figure.colorbar(image, ax=right)
     for axes in (left, right):
         axes.grid(False)
+        axes.axhline(border, color="black", linewidth=1.5)
+    right.axvline(border, color="black", linewidth=1.5)
     last = report["trained_positions"] - 1
-    figures.save(figure, path, f"Black line: the last position of training, {last}. {cosines_in_words(report)}.")
+    figures.save(figure, path, f"Black line: the last position of training, {last}.\n{cosines_in_words(report)}.")
 
 
 def cosines_in_words(report: dict) -> str:
@@ -139,6 +144,7 @@ def run(context: Context) -> None:
     lines = [f"  {kind}: {', '.join(names)}" for kind, names in kinds.items()]
     context.show("\n".join(lines), "encoding_comparison.png")
     if "learned" in context.models:
+        torch.manual_seed(0)
         numbers = learned_table(context.models["learned"].scheme.table, context.trained[1])
         context.write("learned_position_embeddings.json", numbers)
         draw_learned(numbers, context.folder / "learned_position_embeddings.png")

@@ -7,12 +7,11 @@ from torch import Tensor
 
 from lab.files import write_text
 from problem2.analysis.context import Context
-from problem2.analysis.extrapolation import margins
+from problem2.analysis.extrapolation import COURSE, margins
 from problem2.dataset import Rows, to_rows
 from problem2.model import SortingClassifier
 
 SHOWN = 16  # values on either side of a violation that are printed
-COURSE = ("sinusoidal", "learned", "none")
 
 
 def confidence(margin: float) -> float:

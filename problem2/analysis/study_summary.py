@@ -9,7 +9,6 @@ from problem2.analysis.context import table
 from problem2.analysis.extrapolation import KINDS
 from problem2.analysis.mechanism import CONDITIONS
 from problem2.analysis.study_runs import VARIANTS
-from problem2.positional_encoding import SCHEMES
 
 # --- mean and spread over seeds --------------------------------------------------------------------------------
 
@@ -35,7 +34,7 @@ def _one_scheme(runs: list[dict]) -> dict:
         "training": {name: _numbers([run["training"][name] for run in runs]) for name in numbers},
         "sets": {name: _spread([run["sets"][name] for run in runs]) for name in runs[0]["sets"]},
         "causes": {
-            kind: {name: _spread([run["mechanism"]["causes"][kind][name] for run in runs]) for name in CONDITIONS}
+            kind: {name: _spread([run["mechanism"][kind][name] for run in runs]) for name in CONDITIONS}
             for kind in KINDS
         },
         "proof_holds": [run["proof"]["holds"] for run in runs if run["proof"]],
@@ -64,6 +63,7 @@ def _spread(reports: list[dict]) -> dict:
     middle = sorted(reports, key=lambda report: report["accuracy"])[len(reports) // 2]
     return _numbers([report["accuracy"] for report in reports]) | {
         "rows": reports[0]["rows"],
+        "balanced": statistics.fmean(report["balanced_accuracy"] for report in reports),
         "median_interval_95": middle["interval_95"],
         "sorted": statistics.fmean(report["sorted"]["accuracy"] for report in reports),
         "unsorted": statistics.fmean(report["unsorted"]["accuracy"] for report in reports),
@@ -86,33 +86,34 @@ def as_table(schemes: dict, kind: str) -> str:
 # --- figures ---------------------------------------------------------------------------------------------------
 
 
-def draw_curves(summary: dict, path: Path, trained: tuple[int, int]) -> None:
-    """Mean over seeds, band from the worst seed to the best."""
-    panels = {
-        f"{protocol} protocol": {
+def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
+    """study_course.png, the homework's encodings, and study_PROTOCOL_schemes.png, a small panel for each scheme.
+
+    Mean over seeds, band from the worst seed to the best; a hollow mark where all seeds give a constant answer."""
+    for protocol, schemes in summary.items():
+        points = {
             name: {
                 key: (n["mean"], n["min"], n["max"], n["collapsed_seeds"] == len(numbers["seeds"]))
                 for key, n in numbers["sets"].items()
             }
             for name, numbers in schemes.items()
-            if name in SCHEMES
         }
-        for protocol, schemes in summary.items()
-    }
-    seeds = max(len(numbers["seeds"]) for schemes in summary.values() for numbers in schemes.values())
-    caption = (
-        f"Mean of up to {seeds} training seeds, bands from the worst to the best; legend: mean at the longest.\n"
-        "A grey cross: with every seed the model predicts one class for every sequence."
-    )
-    extrapolation.draw_curves(panels, path, trained, caption)
+        seeds = max(len(numbers["seeds"]) for numbers in schemes.values())
+        caption = (
+            f"Mean of {seeds} trained models, bands from the worst to the best.\n"
+            "Hollow marks: every model gives the same answer to every row."
+        )
+        if protocol == "course":
+            extrapolation.draw_course(points, folder / "study_course.png", trained, caption)
+        extrapolation.draw_grid(points, folder / f"study_{protocol}_schemes.png", trained, caption)
 
 
 def draw_causes(summary: dict, path: Path, longest: int) -> None:
-    """Mean accuracy over seeds under each condition: the course's negatives under its protocol, mild under strict."""
+    """Mean over seeds under each condition: the course's negatives under its protocol, mild ones under strict."""
     panels = {
-        f"{protocol} protocol\n{KINDS[kind]}": {
+        f"{protocol} protocol, {KINDS[kind]}": {
             name: {
-                c: (n["mean"], n["collapsed_seeds"] == len(numbers["seeds"]))
+                c: (n["balanced"], n["collapsed_seeds"] == len(numbers["seeds"]))
                 for c, n in numbers["causes"][kind].items()
             }
             for name, numbers in summary[protocol].items()
@@ -120,5 +121,5 @@ def draw_causes(summary: dict, path: Path, longest: int) -> None:
         for protocol, kind in (("course", "extrapolation"), ("strict", "adjacent"))
         if protocol in summary
     }
-    caption = "Mean accuracy over the seeds. × one class for every sequence, with every seed."
-    mechanism.draw_causes(panels, path, longest, caption)
+    first = next(iter(next(iter(summary.values())).values()))["causes"]["extrapolation"]["as it is"]
+    mechanism.draw(panels, path, longest, mechanism.CAPTION.format(rows=first["rows"]))

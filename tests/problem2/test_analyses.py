@@ -1,14 +1,15 @@
 """What the analyses report is what the model did: counts, causes, proofs, failure cases, means over seeds."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from lab.files import UserError
 from problem2 import dataset
-from problem2.analysis import encodings, extrapolation, failures, geometry, mechanism, proof
+from problem2.analysis import encodings, extrapolation, failures, mechanism, proof, span
 from problem2.analysis.context import table
 from problem2.analysis.study_summary import as_table, sum_up
-from problem2.dataset import to_rows
 from problem2.model import create_model
 
 SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 32, "max_len": 64}
@@ -45,7 +46,9 @@ def test_judge_counts_by_class_and_names_the_collapsed():
     assert report["sorted"]["accuracy"] == 1 / 2 and report["unsorted"]["accuracy"] == 2 / 3
     assert report["interval_95"][0] < 0.6 < report["interval_95"][1]
     assert abs(report["unsorted"]["margin_mean"] - 0.5) < 1e-6
+    assert abs(report["balanced_accuracy"] - (1 / 2 + 2 / 3) / 2) < 1e-9
     dead = extrapolation.judge(torch.full((5,), -1.0).double(), labels)
+    assert dead["balanced_accuracy"] == 0.5
     assert dead["collapsed"] and abs(dead["accuracy"] - 0.6) < 1e-6
     alive = extrapolation.judge(torch.full((3,), -1.0).double(), torch.zeros(3, dtype=torch.long))
     assert not alive["collapsed"]  # all rows are unsorted: one class is the right one
@@ -86,56 +89,44 @@ def test_interpolated_positions_stay_in_the_trained_range_and_stretched_do_not()
     assert mechanism.Stretched(scheme).positions(torch.tensor([16]), 16).tolist() == list(range(0, 256, 16))
 
 
-def test_log_n_scaling_multiplies_scores_and_a_sliding_window_hides_the_far():
-    heads = torch.randn(1, 4, 3, 4)
-    scaled = mechanism.LogNScaling(make("rope").scheme)
-    plain = scaled.inner.rotate(heads, torch.arange(3))
-    scores = scaled.rotate(heads, torch.arange(3)) @ scaled.rotate(heads, torch.arange(3)).transpose(-2, -1)
-    torch.testing.assert_close(scores, 2 * plain @ plain.transpose(-2, -1), atol=1e-5, rtol=1e-5)  # log 256 / log 16
-    seen = mechanism.SlidingWindow(make("alibi").scheme).visible(40)
-    assert seen[0, 20, 5] and not seen[0, 20, 4] and not seen[0, 20, 21] and seen[1, 20, 35] and not seen[1, 20, 36]
+def test_clamped_positions_repeat_the_last_trained_one():
+    clamped = mechanism.Clamped(make("learned").scheme).positions(torch.tensor([20]), 20)
+    assert clamped.tolist() == [*range(16), 15, 15, 15, 15]
 
 
 def test_causes_follow_the_longest_sequence_of_training(tmp_path):
     sets = mechanism.test_sets(tmp_path, 4)
-    assert [*sets["extrapolation"]] == [4, 64] and [*sets["adjacent"]] == [4, 8, 16, 32, 64]
+    assert [*sets["extrapolation"]] == [*sets["adjacent"]] == [4, 64]
     report = mechanism.measure(make("rope"), sets)
-    assert [*report["causes"]["adjacent"]] == [*mechanism.CONDITIONS]
-    assert report["neighbour_attention"]["lengths"] == [4, 8, 16, 32, 64]
+    assert [*report["adjacent"]] == [*mechanism.CONDITIONS]
 
 
-def test_neighbour_attention_is_read_from_the_pattern():
-    model = make("window", num_layers=1)
-    with torch.no_grad():
-        model.layers[0].attention.query.weight.zero_()  # the trained bias alone decides
-        model.layers[0].attention.query.bias.zero_()
-        model.scheme.table.zero_()
-        model.scheme.table[2, 2] = 50.0  # head 2 attends to the next token
-    rows = to_rows([sorted(range(0, 64, 4)), sorted(range(0, 48, 3))])
-    report = mechanism.neighbour_attention(model, {16: rows})
-    assert report["best"]["head"] == "encoder.0.self.head2" and report["best"]["direction"] == "next"
-    assert abs(report["best"]["shares"][0] - 1) < 1e-4
-    assert abs(report["heads"]["encoder.0.self.head0"]["previous"][0] - 1 / 3) < 1e-4
+def test_scores_depend_on_distance_alone_exactly_when_the_product_commutes_with_the_rotations():
+    codes = make("sinusoidal", d_model=8, num_heads=2).scheme.code(torch.arange(40).double())
+    a, b = torch.randn(2, 4, dtype=torch.double)
+    blocks = [torch.tensor([[x, y], [-y, x]]) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    scores = codes @ torch.block_diag(*blocks).double() @ codes.T
+    for offset in (-5, 0, 7):
+        assert scores.diagonal(offset).std() < 1e-6
+    assert (scores.diagonal(3) - scores.diagonal(-3)).abs().max() > 1e-3  # J tells left from right
+    other = codes @ torch.randn(8, 8, dtype=torch.double) @ codes.T
+    assert other.diagonal(5).std() > 1e-2
 
 
-def test_share_by_distance_tells_stripes_from_noise():
-    i = torch.arange(16)
-    stripes = torch.cos((i[:, None] - i) * 0.7)[None]
-    assert geometry.distance_share(stripes)[0] > 0.999
-    assert geometry.distance_share(torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(0)))[0] < 0.3
+def test_the_trained_directions_hold_the_trained_codes_and_not_the_later_ones():
+    report = span.measure(64, 16)
+    outside = report["share_outside"]
+    assert report["directions"] < 16 and sum(outside[:16]) / 16 < 0.001 + 1e-6 and min(outside[64:]) > 0.3
+    codes = torch.eye(4, dtype=torch.double)
+    directions = span.trained_directions(codes[:2])
+    assert span.share_outside(codes, directions).tolist() == pytest.approx([0, 0, 1, 1])
 
 
-def test_position_scores_are_the_mean_over_all_pairs_of_values():
-    model = make("sinusoidal")
-    positions = torch.tensor([0, 3, 7])
-    scores = geometry.position_scores(model, positions)
-    attention, total = model.layers[0].attention, torch.zeros(4, 3, 3)
-    values = model.embedding.weight[:100] * 4.0  # √16
-    hidden = model.layers[0].attention_norm(values[:, None] + model.scheme.code(positions))
-    q, k = attention.split_heads(attention.query(hidden)), attention.split_heads(attention.key(hidden))
-    for v in range(0, 100):
-        total += (q[v : v + 1] @ k.transpose(-2, -1)).mean(0) / 2.0 / 100  # √4 a head
-    torch.testing.assert_close(scores, total - total.mean(-1, keepdim=True), atol=1e-4, rtol=1e-3)
+def test_labels_that_would_overlap_are_moved_apart():
+    assert extrapolation.spread([0.1, 0.5]) == [0.1, 0.5]
+    moved = extrapolation.spread([0.5, 0.5, 0.5], gap=0.1)
+    assert [round(b - a, 6) for a, b in pairwise(moved)] == [0.1, 0.1]
+    assert abs(sum(moved) / 3 - 0.5) < 1e-9
 
 
 def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_does_not_see():
@@ -206,14 +197,19 @@ def test_cells_of_a_table_do_not_run_into_each_other():
 
 
 def a_run(seed, accuracy, collapsed=False, **settings):
-    numbers = {"accuracy": accuracy, "rows": 10, "interval_95": [0.1, 0.9], "collapsed": collapsed}
+    numbers = {
+        "accuracy": accuracy,
+        "balanced_accuracy": accuracy,
+        "rows": 10,
+        "interval_95": [0.1, 0.9],
+        "collapsed": collapsed,
+    }
     numbers |= {name: {"accuracy": accuracy, "margin_mean": 1.0} for name in ("sorted", "unsorted")}
-    near = {"lengths": [16], "best": {"shares": [0.5]}}
     causes = {kind: dict.fromkeys(mechanism.CONDITIONS, numbers) for kind in ("extrapolation", "adjacent")}
     return {
         "settings": {"encoding": "rope", "config": {"protocol": "course", "seed": seed, "epochs": 2} | settings},
         "sets": {"test": numbers},
-        "mechanism": {"causes": causes, "neighbour_attention": near},
+        "mechanism": causes,
         "training": {"val_acc": accuracy, "seed": seed, "data": str(seed)},
         "proof": None,
     }

@@ -12,9 +12,9 @@ from problem2.analysis import (
     encodings,
     extrapolation,
     failures,
-    geometry,
     mechanism,
     proof,
+    span,
     training_summary,
 )
 from problem2.analysis.context import Context
@@ -35,10 +35,10 @@ def analyse(folder, models, data_dir):
     context = Context(models, rows, data_dir, folder, folder, {}, (20,), batch_size=64, limit=20)
     sets = extrapolation.test_sets(data_dir, context.lengths, rows, context.limit)
     training_summary.run(context)
-    details = extrapolation.run(context, sets)
-    mechanism.run(context, details)
+    extrapolation.run(context, sets)
+    mechanism.run(context)
     proof.run(context)
-    geometry.run(context)
+    span.run(context)
     encodings.run(context)
     failures.run(context, sets)
     for model in models.values():
@@ -57,7 +57,7 @@ def test_the_fake_device_refuses_a_mixture():
 
 
 def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(mechanism, "ROWS", 4)  # long sequences are slow here
+    monkeypatch.setattr(mechanism, "load_test_set", lambda *which: dataset.load_test_set(*which).part(slice(4)))
     schemes = {name: make(name) for name in SCHEMES} | {"window": make("window", pooling="max")}
     expected = analyse(tmp_path / "cpu", schemes, tmp_path / "data")
     with FakeDevice(), torch.no_grad():
