@@ -29,6 +29,9 @@ class Settings:
     train_size: int = setting(10_000, "rows of train.json", minimum=1)
     val_size: int = setting(2_000, "rows of val.json", minimum=1)
     test_size: int = setting(2_000, "rows of test.json", minimum=1)
+    hard_share: float = setting(
+        0.0, "share of train.json in which columns are made to add up to 9 (see make_hard)", minimum=0, maximum=1
+    )
     output_dir: Path = setting(HERE / "data", "folder for the three files", metavar="DIR")
 
 
@@ -37,8 +40,18 @@ def to_digits(number: int, width: int) -> list[int]:
     return [int(digit) for digit in str(number).zfill(width)]
 
 
-def make_rows(num_digits: int, size: int, seed: int) -> list[dict]:
-    """`size` different pairs (a, b), as the course's own generator draws them."""
+def make_hard(a: int, b: int, source: random.Random) -> tuple[int, int]:
+    """347, 159 -> 347, 652 for all columns, 347, 152 for the last alone: b with a share of the columns, drawn anew
+    from 0 to 1 for each pair, made to add up to 9. A carry then has to pass through runs of any length, which
+    random pairs of many digits hardly ever ask for."""
+    share = source.random()
+    digits = [9 - int(x) if source.random() < share else int(y) for x, y in zip(str(a), str(b), strict=True)]
+    digits[0] = digits[0] or int(str(b)[0])  # no leading zero
+    return a, int("".join(map(str, digits)))
+
+
+def make_rows(num_digits: int, size: int, seed: int, hard_share: float = 0.0) -> list[dict]:
+    """`size` different pairs (a, b): with hard_share 0, as the course's own generator draws them."""
     low, high = 10 ** (num_digits - 1), 10**num_digits - 1
     available = (high - low + 1) ** 2
     if size > available:
@@ -49,6 +62,8 @@ def make_rows(num_digits: int, size: int, seed: int) -> list[dict]:
     source, seen, rows = random.Random(seed), set(), []
     while len(rows) < size:
         pair = source.randint(low, high), source.randint(low, high)
+        if hard_share and source.random() < hard_share:
+            pair = make_hard(*pair, source)
         if pair in seen:
             continue
         seen.add(pair)
@@ -71,7 +86,7 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 def generate(settings: Settings) -> None:
     sizes = {"train": settings.train_size, "val": settings.val_size, "test": settings.test_size}
     files = {
-        name: make_rows(settings.num_digits, size, settings.seed + number)
+        name: make_rows(settings.num_digits, size, settings.seed + number, settings.hard_share * (name == "train"))
         for number, (name, size) in enumerate(sizes.items())
     }
     with only_one(settings.output_dir, "a script that writes data"):
