@@ -30,7 +30,7 @@ class Settings:
     val_size: int = setting(2_000, "rows of val.json", minimum=1)
     test_size: int = setting(2_000, "rows of test.json", minimum=1)
     hard_share: float = setting(
-        0.0, "share of train.json in which columns are made to add up to 9 (see make_hard)", minimum=0, maximum=1
+        0.0, "share of train.json in which a run of columns is made to add up to 9", minimum=0, maximum=1
     )
     output_dir: Path = setting(HERE / "data", "folder for the three files", metavar="DIR")
 
@@ -41,17 +41,17 @@ def to_digits(number: int, width: int) -> list[int]:
 
 
 def make_hard(a: int, b: int, source: random.Random) -> tuple[int, int]:
-    """347, 159 -> 347, 652 for all columns, 347, 152 for the last alone: b with a share of the columns, drawn anew
-    from 0 to 1 for each pair, made to add up to 9. A carry then has to pass through runs of any length, which
-    random pairs of many digits hardly ever ask for."""
-    share = source.random()
-    digits = [9 - int(x) if source.random() < share else int(y) for x, y in zip(str(a), str(b), strict=True)]
-    digits[0] = digits[0] or int(str(b)[0])  # no leading zero
-    return a, int("".join(map(str, digits)))
+    """347, 159 -> 347, 652 or 347, 659 or 347, 152 …: b with a run of columns, of any length and place, made to add up
+    to 9. A carry from the right then has to pass through the whole run, as random pairs hardly ever ask for."""
+    x, y = str(a), str(b)
+    start, end = sorted(source.sample(range(len(x) + 1), 2))
+    run = "".join(str(9 - int(digit)) for digit in x[start:end])
+    hard = y[:start] + run + y[end:]
+    return a, int(hard if hard[0] != "0" else y[0] + hard[1:])  # no leading zero
 
 
 def make_rows(num_digits: int, size: int, seed: int, hard_share: float = 0.0) -> list[dict]:
-    """`size` different pairs (a, b): with hard_share 0, as the course's own generator draws them."""
+    """`size` different pairs (a, b), with hard_share 0 as the course's own generator draws them."""
     low, high = 10 ** (num_digits - 1), 10**num_digits - 1
     available = (high - low + 1) ** 2
     if size > available:

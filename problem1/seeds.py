@@ -26,9 +26,6 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" / "seeds"
 
 
-PAIRS = 1_000_000  # random pairs of longer numbers; and a fifth as many hard ones
-
-
 @dataclass(frozen=True)
 class Run:
     """One training: what it varies, its flags, and the rows it learns from."""
@@ -38,6 +35,7 @@ class Run:
     num_digits: int = 3
     train_size: int = 10_000
     hard_share: float = 0.0  # of the training rows
+    samples: int = 1_000_000  # random pairs of more than three digits; and a fifth as many hard ones
 
 
 LONGER = {  # the recipe of longer numbers
@@ -78,11 +76,18 @@ def generate(this: Run) -> None:
 
 
 def train_and_verify(
-    varied: str, flags: dict, num_digits: int, train_size: int, hard_share: float, data: Path, folder: Path
+    varied: str,
+    flags: dict,
+    num_digits: int,
+    train_size: int,
+    hard_share: float,
+    samples: int,
+    data: Path,
+    folder: Path,
 ) -> dict:
     log = jobs.train_once(HERE / "train.py", flags, folder, data_dir=data)
     model, _ = load_model(folder / "best_model.pth")
-    checked = verify(model, load(data, "train"), samples=PAIRS)
+    checked = verify(model, load(data, "train"), samples=samples)
     print(f"{checked['errors']:,} errors in {checked['pairs']:,} pairs")
     kept = ("exhaustive", "pairs", "errors", "accuracy", "interval_95", "smallest_margin", "by_longest_chain")
     return {
