@@ -5,6 +5,10 @@
 Most significant digit first, 10 stands for +, and the sum is padded with zeros to one digit more than the
 operands have. Operands have exactly --num-digits digits (no leading zero). Train, val and test are drawn with
 seeds --seed, --seed+1 and --seed+2; within a file no pair occurs twice.
+
+For longer numbers, rows in which a carry passes through many columns must be among those that training shows:
+
+    python problem1/generate_data.py --num-digits 10 --train-size 200000 --hard-share 0.3 --output-dir ten
 """
 
 import random
