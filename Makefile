@@ -81,7 +81,7 @@ readme: | $(VENV)/ready  ## the tables of README.md from the results
 
 # --- longer studies: their results are committed ------------------------------------------------------------
 
-seeds: | $(VENV)/ready  ## addition: five seeds, another width, five and ten digits; text with every scheme (forty minutes)
+seeds: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits; text with every scheme (under an hour)
 	$(PY) problem1/seeds.py
 	$(PY) problem1/text/study.py
 

@@ -5,6 +5,10 @@
 Most significant digit first, 10 stands for +, and the sum is padded with zeros to one digit more than the
 operands have. Operands have exactly --num-digits digits (no leading zero). Train, val and test are drawn with
 seeds --seed, --seed+1 and --seed+2; within a file no pair occurs twice.
+
+For longer numbers, rows in which a carry passes through many columns must be among those that training shows:
+
+    python problem1/generate_data.py --num-digits 10 --train-size 200000 --hard-share 0.3 --output-dir ten
 """
 
 import random
@@ -29,6 +33,9 @@ class Settings:
     train_size: int = setting(10_000, "rows of train.json", minimum=1)
     val_size: int = setting(2_000, "rows of val.json", minimum=1)
     test_size: int = setting(2_000, "rows of test.json", minimum=1)
+    hard_share: float = setting(
+        0.0, "share of train.json in which a run of columns is made to add up to 9", minimum=0, maximum=1
+    )
     output_dir: Path = setting(HERE / "data", "folder for the three files", metavar="DIR")
 
 
@@ -37,8 +44,18 @@ def to_digits(number: int, width: int) -> list[int]:
     return [int(digit) for digit in str(number).zfill(width)]
 
 
-def make_rows(num_digits: int, size: int, seed: int) -> list[dict]:
-    """`size` different pairs (a, b), as the course's own generator draws them."""
+def make_hard(a: int, b: int, source: random.Random) -> tuple[int, int]:
+    """347, 159 -> 347, 652 or 347, 659 or 347, 152 …: b with a run of columns, of any length and place, made to add up
+    to 9. A carry from the right then has to pass through the whole run, as random pairs hardly ever ask for."""
+    x, y = str(a), str(b)
+    start, end = sorted(source.sample(range(len(x) + 1), 2))
+    run = "".join(str(9 - int(digit)) for digit in x[start:end])
+    hard = y[:start] + run + y[end:]
+    return a, int(hard if hard[0] != "0" else y[0] + hard[1:])  # no leading zero
+
+
+def make_rows(num_digits: int, size: int, seed: int, hard_share: float = 0.0) -> list[dict]:
+    """`size` different pairs (a, b), with hard_share 0 as the course's own generator draws them."""
     low, high = 10 ** (num_digits - 1), 10**num_digits - 1
     available = (high - low + 1) ** 2
     if size > available:
@@ -49,6 +66,8 @@ def make_rows(num_digits: int, size: int, seed: int) -> list[dict]:
     source, seen, rows = random.Random(seed), set(), []
     while len(rows) < size:
         pair = source.randint(low, high), source.randint(low, high)
+        if hard_share and source.random() < hard_share:
+            pair = make_hard(*pair, source)
         if pair in seen:
             continue
         seen.add(pair)
@@ -71,7 +90,7 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 def generate(settings: Settings) -> None:
     sizes = {"train": settings.train_size, "val": settings.val_size, "test": settings.test_size}
     files = {
-        name: make_rows(settings.num_digits, size, settings.seed + number)
+        name: make_rows(settings.num_digits, size, settings.seed + number, settings.hard_share * (name == "train"))
         for number, (name, size) in enumerate(sizes.items())
     }
     with only_one(settings.output_dir, "a script that writes data"):

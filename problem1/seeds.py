@@ -4,8 +4,9 @@
     python problem1/seeds.py --runs seed0 digits5   # some of it; the others stay as they are
     torchrun --nnodes=2 … problem1/seeds.py         # shared between machines with a common folder
 
-Each run is a train.py of its own, evaluated on sums it has not seen: all 810,000 pairs of three-digit operands, or
-100,000 random pairs of more digits. Runs that are finished are kept. Everything is written to results/robustness.json.
+Each run is a train.py of its own, evaluated on sums it has not seen: all 810,000 pairs of three-digit operands; of more
+digits 1,000,000 random pairs, and 200,000 built to be hard. For each length a run on plain random rows shows what hard
+rows are for. Runs that are finished are kept. Everything is written to results/robustness.json.
 """
 
 import sys
@@ -33,14 +34,26 @@ class Run:
     flags: dict
     num_digits: int = 3
     train_size: int = 10_000
+    hard_share: float = 0.0  # of the training rows
+    samples: int = 1_000_000  # random pairs of more than three digits; and a fifth as many hard ones
 
 
-LONGER = {"weight_decay": 1.0, "hard_weight": 0.0}  # of longer numbers
-RUNS = {f"seed{seed}": Run("another seed", {"seed": seed}) for seed in range(5)} | {
-    "handout": Run("the handout's own size", {"seed": 641, "d_model": 128, "d_ff": 512}),
-    "digits5": Run("five digits", {"seed": 641, "epochs": 48} | LONGER, 5, 50_000),
-    "digits10": Run("ten digits", {"seed": 641, "epochs": 16, "batch_size": 128} | LONGER, 10, 200_000),
+LONGER = {  # the recipe of longer numbers
+    "batch_size": 128,
+    "epochs": 6,
+    "lr": 2e-3,
+    "weight_decay": 1.0,
+    "hard_weight": 0.0,
+    "ema_decay": 0.999,
 }
+RUNS = {f"seed{seed}": Run("another seed", {"seed": seed}) for seed in range(10)}
+RUNS["handout"] = Run("the handout's own size", {"seed": 641, "d_model": 128, "d_ff": 512})
+RUNS["plain3"] = Run("all rows drawn alike", {"seed": 641, "hard_weight": 0.0})
+for digits, rows in ((5, 100_000), (10, 200_000)):
+    RUNS[f"digits{digits}"] = Run(f"{digits} digits", {"seed": 641} | LONGER, digits, rows, 0.3)
+    for seed in (0, 1):
+        RUNS[f"digits{digits}_seed{seed}"] = Run("another seed", {"seed": seed} | LONGER, digits, rows, 0.3)
+    RUNS[f"digits{digits}_plain"] = Run("plain random rows", {"seed": 641} | LONGER, digits, rows)
 
 
 @dataclass(frozen=True)
@@ -51,20 +64,30 @@ class Settings:
 
 
 def data_of(this: Run) -> Path:
-    return DATA / f"{this.num_digits}-digits-{this.train_size}-rows"
+    return DATA / f"{this.num_digits}-digits-{this.train_size}-rows-{this.hard_share:g}-hard"
 
 
 def generate(this: Run) -> None:
     """The rows of a run, if they are not there. They stand apart from problem1/data, which is the user's."""
     if not (data_of(this) / "test.json").exists():
-        flags = {"num_digits": this.num_digits, "train_size": this.train_size, "output_dir": data_of(this)}
+        names = ("num_digits", "train_size", "hard_share")
+        flags = {name: getattr(this, name) for name in names} | {"output_dir": data_of(this)}
         jobs.call(HERE / "generate_data.py", flags)
 
 
-def train_and_verify(varied: str, flags: dict, num_digits: int, train_size: int, data: Path, folder: Path) -> dict:
+def train_and_verify(
+    varied: str,
+    flags: dict,
+    num_digits: int,
+    train_size: int,
+    hard_share: float,
+    samples: int,
+    data: Path,
+    folder: Path,
+) -> dict:
     log = jobs.train_once(HERE / "train.py", flags, folder, data_dir=data)
     model, _ = load_model(folder / "best_model.pth")
-    checked = verify(model, load(data, "train"))
+    checked = verify(model, load(data, "train"), samples=samples)
     print(f"{checked['errors']:,} errors in {checked['pairs']:,} pairs")
     kept = ("exhaustive", "pairs", "errors", "accuracy", "interval_95", "smallest_margin", "by_longest_chain")
     return {
@@ -73,7 +96,7 @@ def train_and_verify(varied: str, flags: dict, num_digits: int, train_size: int,
         "steps": log["config"]["epochs"] * -(-train_size // log["config"]["batch_size"]),
         "first_perfect_epoch": log["first_perfect_epoch"],
         "test_acc": log["test_acc"],
-        **{name: checked[name] for name in (*kept, "wrong_sums")},
+        **{name: checked[name] for name in (*kept, "wrong_sums", "hard") if name in checked},
     }
 
 
@@ -81,22 +104,22 @@ def main(settings: Settings) -> None:
     for name in settings.runs:
         generate(RUNS[name])
     work = []
-    for name, this in RUNS.items():
+    for name, this in sorted(RUNS.items(), key=lambda item: -item[1].num_digits):  # the longest first
         folder = settings.output_dir / "seeds" / name
-        values = {"varied": this.varied, "flags": this.flags, "num_digits": this.num_digits}
-        values |= {"train_size": this.train_size}
         paths = {"data": data_of(this), "folder": folder}
-        work.append(jobs.Job(name, train_and_verify, values, folder / "measured.json", paths))
+        work.append(jobs.Job(name, train_and_verify, vars(this), folder / "measured.json", paths))
     jobs.run([job for job in work if job.name in settings.runs], settings.workers)
     if device.rank() == 0:
         found = {job.name: jobs.finished(job) for job in work}
-        found = {name: result for name, result in found.items() if result is not None}
+        found = {name: found[name] for name in RUNS if found[name] is not None}
         write_json(settings.output_dir / "robustness.json", {"runs": found, "versions": versions()})
         for name, result in found.items():
-            print(
-                f"{name:10}{result['errors']:>8,} wrong of {result['pairs']:,}, "
-                f"smallest logit margin {result['smallest_margin']:.2f}"
-            )
+            parts = {"": result, "hard ": result["hard"]} if "hard" in result else {"": result}
+            for kind, part in parts.items():
+                print(
+                    f"{name:16}{part['errors']:>8,} wrong of {part['pairs']:>9,} {kind}pairs, "
+                    f"smallest logit margin {part['smallest_margin']:.2f}"
+                )
         print(f"everything is in {settings.output_dir / 'robustness.json'}")
 
 

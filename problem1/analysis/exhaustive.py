@@ -1,6 +1,7 @@
 """Is the model right? Run it on every sum there is, and count errors by class of carry.
 
-Three-digit operands make 810,000 pairs: the model runs on all of them, none is sampled.
+Three-digit operands make 810,000 pairs: the model runs on all of them, none is sampled. Longer operands make too many:
+it runs on random pairs, and on pairs built to be hard, because random ones hardly ever hold a long run of 9s.
 """
 
 import torch
@@ -9,10 +10,20 @@ from tqdm import tqdm
 
 from lab.statistics import margins, wilson
 from problem1.analysis.context import Context, operand_texts
-from problem1.dataset import Sums, carries, decoder_inputs, every_pair, longest_chain, random_pairs, seen_in
+from problem1.dataset import (
+    HARD,
+    Sums,
+    carries,
+    decoder_inputs,
+    every_pair,
+    hard_pairs,
+    longest_chain,
+    random_pairs,
+    seen_in,
+)
 
 EXHAUSTIVE_DIGITS = 3  # four digits would be 81 million pairs: those are sampled
-SAMPLES = 100_000
+SAMPLES = 100_000  # random pairs; and a fifth as many hard ones
 LISTED = 50  # wrong sums written out in full
 
 
@@ -35,22 +46,20 @@ def predict(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
     return torch.cat(predicted), torch.cat(smallest)
 
 
-def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1) -> dict:
-    """All pairs (or, beyond three digits, 100,000 fresh random ones): errors, by class, and the wrong sums."""
+def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1, samples: int = 0) -> dict:
+    """All pairs: errors, by class, and the wrong sums. Beyond three digits so many fresh random pairs (0: SAMPLES), and
+    under "hard" a fifth as many hard ones."""
+    samples = samples or SAMPLES
     exhaustive = trained.num_digits <= EXHAUSTIVE_DIGITS
-    sums = every_pair(trained.num_digits) if exhaustive else random_pairs(trained.num_digits, SAMPLES, seed)
+    sums = every_pair(trained.num_digits) if exhaustive else random_pairs(trained.num_digits, samples, seed)
     predicted, smallest = predict(model, sums, batch_size)
     right = (predicted == sums.targets).all(1)
     carry = carries(sums)
     seen = seen_in(sums, trained)
-    wrong = (~right).nonzero().flatten()
-    errors, pairs = len(wrong), len(sums)
-    return {
+    found = {
         "exhaustive": exhaustive,
-        "pairs": pairs,
-        "errors": errors,
-        "accuracy": 1 - errors / pairs,
-        "interval_95": list(wilson(pairs - errors, pairs)) if not exhaustive else None,
+        **_count(right),
+        "interval_95": _interval(right) if not exhaustive else None,
         "smallest_margin": smallest.min().item(),
         "by_carries": _by_class(right, carry.sum(1)),
         "by_longest_chain": _by_class(right, longest_chain(carry)),
@@ -58,8 +67,32 @@ def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1) -> dict:
         "seen_in_training": _count(right[seen]),
         "never_seen_in_training": _count(right[~seen]),
         "wrong_by_digit": (predicted != sums.targets).sum(0).tolist(),
-        "wrong_sums": [describe(sums, predicted, row) for row in wrong[:LISTED].tolist()],
+        "wrong_sums": _wrong(sums, predicted),
     }
+    return found if exhaustive else found | {"hard": verify_hard(model, trained, batch_size, seed, samples // 5)}
+
+
+def verify_hard(model, trained: Sums, batch_size: int, seed: int, samples: int) -> dict:
+    sums, kind = hard_pairs(trained.num_digits, samples, seed)
+    predicted, smallest = predict(model, sums, batch_size)
+    right = (predicted == sums.targets).all(1)
+    return {
+        **_count(right),
+        "interval_95": _interval(right),
+        "smallest_margin": smallest.min().item(),
+        "by_kind": {name: _count(right[kind == number]) for number, name in enumerate(HARD)},
+        "never_seen_in_training": _count(right[~seen_in(sums, trained)]),
+        "wrong_sums": _wrong(sums, predicted),
+    }
+
+
+def _interval(right: Tensor) -> list[float]:
+    return list(wilson(int(right.sum()), len(right)))
+
+
+def _wrong(sums: Sums, predicted: Tensor) -> list[str]:
+    wrong = (predicted != sums.targets).any(1).nonzero().flatten()
+    return [describe(sums, predicted, row) for row in wrong[:LISTED].tolist()]
 
 
 def _by_class(right: Tensor, classes: Tensor) -> dict[str, dict]:
@@ -94,4 +127,11 @@ def findings(results: dict) -> str:
         f"exact on {pairs - errors:,} of {pairs:,} {kind}sums; smallest logit margin {results['smallest_margin']:.2f}",
         f"pairs that training cannot have shown: {unseen['errors']:,} errors in {unseen['pairs']:,}",
     ]
-    return "\n".join(lines + [f"wrong: {text}" for text in results["wrong_sums"][:3]])
+    if "hard" in results:
+        hard = results["hard"]
+        lines.append(
+            f"pairs built to be hard: {hard['errors']:,} errors in {hard['pairs']:,}; "
+            f"smallest logit margin {hard['smallest_margin']:.2f}"
+        )
+    wrong = results["wrong_sums"] + results.get("hard", {}).get("wrong_sums", [])
+    return "\n".join(lines + [f"wrong: {text}" for text in wrong[:3]])

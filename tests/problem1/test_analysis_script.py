@@ -185,7 +185,12 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(tmp_path, monkeyp
         assert (tmp_path / name).is_file(), name
     verified = read(tmp_path, "verification.json")
     assert verified["exhaustive"] is (num_digits == 1)
+    if num_digits == 19:
+        hard = verified["hard"]
+        assert verified["pairs"] == 200 and hard["pairs"] == 40 and hard["errors"] == len(hard["wrong_sums"]) > 0
+        assert sum(part["errors"] for part in hard["by_kind"].values()) == hard["errors"]
     if num_digits == 1:
+        assert "hard" not in verified
         assert verified["never_seen_in_training"] == {"pairs": 0, "errors": 0, "accuracy": None}
     a, b = verified["wrong_sums"][0].split(" = ")[0].split(" + ")
     assert verified["wrong_sums"][0].startswith(f"{a} + {b} = {int(a) + int(b)}, the model writes ")

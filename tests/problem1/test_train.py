@@ -249,6 +249,22 @@ def test_seeds_are_trained_once_and_again_with_other_settings(tmp_path, monkeypa
     assert changed["a"]["steps"] == 8 and changed["a"]["smallest_margin"] != found["a"]["smallest_margin"]
 
 
+def test_seeds_of_longer_numbers_are_measured_on_random_and_on_hard_pairs(tmp_path, monkeypatch, capfd):
+    flags = {"epochs": 1, "batch_size": 16, "d_model": 8, "num_heads": 1, "num_layers": 1, "d_ff": 8}
+    shares = {"plain": 0.0, "hard": 1.0}
+    runs = {name: seeds.Run(name, flags, 4, 40, hard_share=share, samples=500) for name, share in shares.items()}
+    monkeypatch.setattr(seeds, "RUNS", runs)
+    monkeypatch.setattr(seeds, "DATA", tmp_path / "data")
+    seeds.main(seeds.Settings(("hard",), tmp_path))
+    seeds.main(seeds.Settings(("plain",), tmp_path))
+    found = json.loads((tmp_path / "robustness.json").read_text())["runs"]
+    assert [*found] == ["plain", "hard"] and found["plain"]["config"]["data"] != found["hard"]["config"]["data"]
+    for result in found.values():
+        assert not result["exhaustive"] and result["pairs"] == 500 and result["hard"]["pairs"] == 100
+        assert result["hard"]["errors"] > 90 and "the model writes" in result["hard"]["wrong_sums"][0]
+    assert "wrong of       100 hard pairs" in capfd.readouterr().out
+
+
 def test_broken_data_is_named(refused, tmp_path, data):
     for name in ("train", "val"):
         (tmp_path / f"{name}.json").write_text((data / f"{name}.json").read_text())
