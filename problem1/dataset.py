@@ -181,12 +181,12 @@ def swap_columns(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tu
 
 
 def sampling_weights(sums: Sums, hard_weight: float) -> Tensor:
-    """[N] how often training shows a row: 1, plus `hard_weight` for each column whose two digits add up to 9 or 10.
+    """[N] how often training draws a row: (1 + hard_weight) to the number of columns whose digits add up to 9 or 10.
 
     Those columns decide whether a carry is born or passed on; with equal weights they are what a model gets wrong last.
     """
     a, b = sums.operands()
-    return 1.0 + hard_weight * ((a + b == 9) | (a + b == 10)).sum(1)
+    return (1.0 + hard_weight) ** ((a + b == 9) | (a + b == 10)).sum(1)
 
 
 def load(data_dir: Path, name: str) -> Sums:

@@ -40,7 +40,7 @@ class Settings:
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.5, "weight decay of AdamW", minimum=0)
     hard_weight: float = setting(
-        4.0, "how much more often a row is shown for each column that adds up to 9 or 10 (0: all alike)", minimum=0
+        2.0, "a row is drawn 1 + this times as often for each column that adds up to 9 or 10 (0: all alike)", minimum=0
     )
     ema_decay: float = setting(
         0.995, "decay of the moving average of the weights, which is validated and kept (0: none)", minimum=0, maximum=1

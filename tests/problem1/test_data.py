@@ -184,7 +184,7 @@ def test_pairs_that_training_can_have_shown():
 
 def test_rows_with_columns_of_9_or_10_weigh_more():
     sums = as_sums([(123, 456), (145, 455), (123, 786), (550, 459)], 3)  # columns 5 7 9; 5 9 10; 8 10 9; 9 10 9
-    assert sampling_weights(sums, 4.0).tolist() == [5.0, 9.0, 9.0, 13.0]
+    assert sampling_weights(sums, 4.0).tolist() == [5.0, 25.0, 25.0, 125.0]
     assert sampling_weights(sums, 0.0).tolist() == [1.0] * 4
 
 
