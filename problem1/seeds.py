@@ -44,7 +44,6 @@ LONGER = {  # the recipe of longer numbers
     "lr": 2e-3,
     "weight_decay": 1.0,
     "hard_weight": 0.0,
-    "ema_decay": 0.999,
 }
 RUNS = {f"seed{seed}": Run("another seed", {"seed": seed}) for seed in range(10)}
 RUNS["handout"] = Run("the handout's own size", {"seed": 641, "d_model": 128, "d_ff": 512})

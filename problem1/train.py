@@ -42,9 +42,6 @@ class Settings:
     hard_weight: float = setting(
         2.0, "a row is drawn 1 + this times as often for each column that adds up to 9 or 10 (0: all alike)", minimum=0
     )
-    ema_decay: float = setting(
-        0.995, "decay of the moving average of the weights, which is validated and kept (0: none)", minimum=0, maximum=1
-    )
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
     seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
     resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
@@ -69,13 +66,7 @@ def main(settings: Settings) -> None:
         augment=swap_columns,
         weights=sampling_weights(rows["train"], settings.hard_weight),
     )
-    recipe = Recipe(
-        settings.epochs,
-        settings.batch_size,
-        settings.lr,
-        weight_decay=settings.weight_decay,
-        ema_decay=settings.ema_decay,
-    )
+    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
     log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
     if device.rank() == 0:
         print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right")

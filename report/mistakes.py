@@ -96,7 +96,7 @@ def train_given_first(config: dict, ignored: int | None, rows: dict[str, Sums], 
     """Train with the mistake and score as its authors did, teacher-forced and greedy. `config`: see train.py."""
     torch.manual_seed(config["seed"])
     model, task = addition.build(config), given_first_task(rows, ignored, config["hard_weight"])
-    names = ("epochs", "batch_size", "lr", "weight_decay", "ema_decay")
+    names = ("epochs", "batch_size", "lr", "weight_decay")
     log = train(model, task, Recipe(**{name: config[name] for name in names}), config, folder, config["seed"])
     without = greedy_without_each_head(model, rows["test"], 1)
     encoder = [share for head, share in without.items() if head.startswith("encoder.")]

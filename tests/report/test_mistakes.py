@@ -118,8 +118,7 @@ def test_a_faulty_run_from_end_to_end(tmp_path):
         "epochs": 1,
         "lr": 1e-3,
         "weight_decay": 0.5,
-        "ema_decay": 0.9,
-        "hard_weight": 4.0,
+        "hard_weight": 2.0,
         "seed": 1,
     } | SMALL
     found = mistakes.train_given_first(config, 0, dict.fromkeys(rows, every_pair(1)), tmp_path / "digits")
