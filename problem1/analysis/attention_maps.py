@@ -12,11 +12,13 @@ import numpy as np
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.figures import heatmap, save
+from lab.figures import WIDTH, heatmap, save
+from lab.hooks import short_name
 from problem1.analysis.context import Context, digit_names, source_labels
 
 EXAMPLES_SHOWN = 3  # beside each head's mean pattern
-MOST_NUMBERS = 9  # columns up to which cells are wide enough to hold numbers
+MOST_NUMBERS = 7  # columns up to which cells are wide enough to hold numbers
+MOST_LABELS = 11  # keys that find room below a panel; for longer operands the page grows
 
 
 def rounded(pattern: Tensor) -> list[list[float]]:
@@ -39,57 +41,83 @@ def position_labels(num_digits: int) -> tuple[list[str], list[str]]:
     return ["<s>", *digit_names(num_digits + 1)[:-1]], source_labels(num_digits)
 
 
+def page_width(keys: int) -> float:
+    return WIDTH * max(1.0, keys / MOST_LABELS)
+
+
 def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str], numbers: bool = False):
     """One heatmap; what the causal mask hides is grey."""
-    values = np.ma.array(pattern, dtype=float)
-    texts = [[f"{value:.2f}".lstrip("0") if value >= 0.005 else "" for value in line] for line in pattern]
+    values = np.asarray(pattern, dtype=float).copy()
     rows, columns = axis_labels(head, decoder, source)
-    image = heatmap(
-        axes, values.data, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False
-    )
     if is_decoder_self(head):
         axes.set_facecolor("#e4e4e4")
-        image.set_data(np.ma.array(values, mask=np.triu(np.ones(values.shape, dtype=bool), k=1)))
+        values[np.triu_indices_from(values, k=1)] = np.nan
+    texts = [[f"{value:.2f}".lstrip("0") if value >= 0.005 else "" for value in line] for line in values]
+    image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False)
+    axes.tick_params(pad=1, labelsize=7)
+    if any(len(label) > 1 for label in columns):
+        axes.tick_params(axis="x", rotation=90)
     return image
 
 
 def draw_head(head: str, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """One head: the mean pattern by position, and a few sums with their symbols."""
     shown = examples[:EXAMPLES_SHOWN]
-    height = 4.1 if head.startswith("encoder.") else 3.4
-    figure, panels = plt.subplots(1, 1 + len(shown), figsize=(4.2 + 3.1 * len(shown), height), squeeze=False)
-    first, *others = panels[0]
-    image = draw_pattern(first, head, mean, *position_labels(num_digits), numbers=True)
-    first.set(title="mean over the test sums", ylabel="query")
-    first.tick_params(axis="x", rotation=60)
-    for axes, example in zip(others, shown, strict=True):
+    figure = plt.figure(figsize=(page_width(2 * num_digits + 1), 2.1))
+    panels = figure.subplots(1, 1 + len(shown), squeeze=False)[0]
+    draw_pattern(panels[0], head, mean, *position_labels(num_digits), numbers=True)
+    panels[0].set(title="mean over the test sums", ylabel="query", xlabel="key")
+    for axes, example in zip(panels[1:], shown, strict=True):
         draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
-        axes.set_title(f"{example['sum']} = {example['prediction']}\n{example['reason']}", fontsize=9)
-    for axes in panels[0]:
-        axes.set_xlabel("key")
-    figure.colorbar(image, ax=list(panels[0]), label="attention", shrink=0.8)
-    figure.suptitle(head, fontsize=13, fontweight="bold")
+        axes.set(title=f"{example['sum']} = {example['prediction']}", xlabel="key")
+    figure.suptitle(f"{short_name(head)}: where it attends")
     save(figure, path, caption)
 
 
-def draw_all_heads(patterns: dict[str, list], labels: tuple[list, list], title: str, path: Path, caption: str) -> None:
-    """Every head's pattern on one page, a row for each attention module."""
-    heads = list(patterns)
-    modules = list(dict.fromkeys(head.rpartition(".")[0] for head in heads))
-    wide = len(heads) // len(modules)
-    figure, panels = plt.subplots(
-        len(modules), wide, figsize=(1.2 + 2.5 * wide, 0.8 + 2.15 * len(modules)), squeeze=False, layout="compressed"
-    )
-    image = None
-    for axes, head in zip(panels.flat, heads, strict=True):
-        image = draw_pattern(axes, head, patterns[head], *labels)
-        axes.set_title(head, fontsize=9)
-        axes.tick_params(labelsize=7)
-        if any(len(label) > 3 for label in axis_labels(head, *labels)[1]):
-            axes.tick_params(axis="x", rotation=60)
-    figure.colorbar(image, ax=panels, label="attention", shrink=0.4)
-    figure.suptitle(title, fontsize=13, fontweight="bold")
-    save(figure, path, caption)
+def draw_all_heads(
+    patterns: dict[str, list], labels: tuple[list, list], title: str, path: Path, caption: str, vector: bool = False
+) -> None:
+    """Every head's pattern on one page, a row for each attention module; keys are named below the last of a kind."""
+    modules: dict[str, list[str]] = {}
+    for head in sorted(patterns, key=lambda head: (head.startswith("decoder."), ".cross." in head)):  # by kind
+        modules.setdefault(head.rpartition(".")[0], []).append(head)
+    kinds = {name: name.split(".")[0] + name.split(".")[2] for name in modules}
+    last = {kind: name for name, kind in kinds.items()}
+    queries = [len(axis_labels(heads[0], *labels)[0]) for heads in modules.values()]
+    wide = max(map(len, modules.values()))
+    width = page_width(len(labels[1]))
+    height = 0.5 + 0.42 * len(last) + 0.24 * len(modules) + sum(queries) * (width - 0.9) / wide / len(labels[1]) * 0.95
+    figure = plt.figure(figsize=(width, height), layout="compressed")
+    panels = figure.subplots(len(modules), wide, squeeze=False, height_ratios=queries)
+    for line, (module, heads) in zip(panels, modules.items(), strict=True):
+        for number, (axes, head) in enumerate(zip(line, heads, strict=True)):
+            draw_pattern(axes, head, patterns[head], *labels)
+            axes.set_title(short_name(head), fontsize=8, pad=2)
+            if number:
+                axes.set_yticklabels([])
+            if last[kinds[module]] != module:
+                axes.set_xticklabels([])
+    figure.suptitle(title)
+    save(figure, path, caption, vector)
+
+
+def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
+    """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
+    shown = examples[:2]
+    heights = [len(means[head]) for head in chosen]
+    figure = plt.figure(figsize=(page_width(2 * num_digits + 1), 0.4 + sum(0.75 + 0.17 * rows for rows in heights)))
+    panels = figure.subplots(len(chosen), 2 + len(shown), squeeze=False, height_ratios=[rows + 3 for rows in heights])
+    for line, (head, text) in zip(panels, chosen.items(), strict=True):
+        draw_pattern(line[0], head, means[head], *position_labels(num_digits), numbers=True)
+        line[0].set(title="mean", ylabel=short_name(head))
+        line[0].yaxis.label.set(fontweight="bold", fontsize=9)
+        for axes, example in zip(line[1:], shown, strict=False):
+            draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
+            axes.set_title(f"{example['sum']} = {example['prediction']}")
+        line[-1].axis("off")
+        line[-1].text(0, 0.98, text, va="top", fontsize=7.5, linespacing=1.35, transform=line[-1].transAxes)
+    figure.suptitle("Where heads look, and what is lost without them, are two things")
+    save(figure, path, None, vector=True)
 
 
 def run(context: Context, examples: dict) -> dict:
@@ -108,14 +136,15 @@ def run(context: Context, examples: dict) -> dict:
     )
     folder = context.output_dir / "attention_patterns"
     for head, mean in tqdm(means.items(), desc="patterns", unit="head", leave=False, disable=None):
-        caption = "Each row sums to 1."
+        caption = "White 0, dark 1; each row sums to 1."
         if head.startswith("decoder."):
             caption += " The decoder reads a row's symbol and writes the next one: <s> writes the first digit."
             caption += " Grey: hidden by the causal mask." if is_decoder_self(head) else ""
         path = folder / f"{head}.png"
         draw_head(head, mean, examples["examples"], context.num_digits, path, context.caption(caption))
-    caption = context.caption("Rows are queries, columns are keys; each row sums to 1.")
-    draw_all_heads(means, labels, "Mean attention of every head on the test sums", folder / "overview.png", caption)
+    caption = context.caption("Rows are queries, columns keys; white 0, dark 1; each row sums to 1.")
+    title = f"Where the {len(means)} heads attend: mean over the test sums"
+    draw_all_heads(means, labels, title, folder / "overview.png", caption, vector=True)
     return results
 
 
