@@ -54,22 +54,46 @@ def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str]
         values[np.triu_indices_from(values, k=1)] = np.nan
     texts = [[f"{value:.2f}".lstrip("0") if value >= 0.005 else "" for value in line] for line in values]
     image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False)
+    axes.set_anchor("NW")
     axes.tick_params(pad=1, labelsize=7)
     if any(len(label) > 1 for label in columns):
         axes.tick_params(axis="x", rotation=90)
     return image
 
 
+def page(
+    rows: list[tuple[int, int]], width: float, keys: int, wide: int, above: float, below: float, bottom: float = 0
+):
+    """Axes for patterns whose cells are all squares of one size, without the cost of a layout that is solved for.
+
+    rows: for each row of panels its queries, and whether (0 or 1) keys are named below it. Inches: `width` of the page
+    for `wide` panels of `keys` keys; `above` and `below` each panel; `bottom` for a caption.
+    """
+    left, between = 0.75, 0.18
+    cell = (width - left - 0.1 - between * (wide - 1)) / wide / keys
+    height = 0.35 + sum(queries * cell + above + named * below for queries, named in rows) + bottom
+    figure, y, lines = plt.figure(figsize=(width, height)), height - 0.35, []
+    figure.set_layout_engine("none")
+    for queries, named in rows:
+        y -= above + queries * cell
+        panels = [(left + number * (keys * cell + between), y, keys * cell, queries * cell) for number in range(wide)]
+        lines.append([figure.add_axes([x / width, y0 / height, w / width, h / height]) for x, y0, w, h in panels])
+        y -= named * below
+    return figure, lines
+
+
 def draw_head(head: str, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """One head: the mean pattern by position, and a few sums with their symbols."""
-    shown = examples[:EXAMPLES_SHOWN]
-    figure = plt.figure(figsize=(page_width(2 * num_digits + 1), 2.1))
-    panels = figure.subplots(1, 1 + len(shown), squeeze=False)[0]
+    shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
+    figure, lines = page([(len(mean), 1)], page_width(keys), keys, 1 + EXAMPLES_SHOWN, 0.2, 0.5, bottom=0.3)
+    panels = lines[0]
     draw_pattern(panels[0], head, mean, *position_labels(num_digits), numbers=True)
-    panels[0].set(title="mean over the test sums", ylabel="query", xlabel="key")
-    for axes, example in zip(panels[1:], shown, strict=True):
+    panels[0].set_title("mean, test sums")
+    for axes, example in zip(panels[1:], shown, strict=False):
         draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
-        axes.set(title=f"{example['sum']} = {example['prediction']}", xlabel="key")
+        axes.set_title(f"{example['sum']} = {example['prediction']}")
+    for axes in panels[1 + len(shown) :]:
+        axes.set_visible(False)
     figure.suptitle(f"{short_name(head)}: where it attends")
     save(figure, path, caption)
 
@@ -81,21 +105,18 @@ def draw_all_heads(
     modules: dict[str, list[str]] = {}
     for head in sorted(patterns, key=lambda head: (head.startswith("decoder."), ".cross." in head)):  # by kind
         modules.setdefault(head.rpartition(".")[0], []).append(head)
-    kinds = {name: name.split(".")[0] + name.split(".")[2] for name in modules}
-    last = {kind: name for name, kind in kinds.items()}
-    queries = [len(axis_labels(heads[0], *labels)[0]) for heads in modules.values()]
-    wide = max(map(len, modules.values()))
-    width = page_width(len(labels[1]))
-    height = 0.5 + 0.42 * len(last) + 0.24 * len(modules) + sum(queries) * (width - 0.9) / wide / len(labels[1]) * 0.95
-    figure = plt.figure(figsize=(width, height), layout="compressed")
-    panels = figure.subplots(len(modules), wide, squeeze=False, height_ratios=queries)
-    for line, (module, heads) in zip(panels, modules.items(), strict=True):
+    kinds = [name.split(".")[0] + name.split(".")[2] for name in modules]
+    last = [kind not in kinds[number + 1 :] for number, kind in enumerate(kinds)]
+    rows = [(len(patterns[heads[0]]), int(end)) for heads, end in zip(modules.values(), last, strict=True)]
+    keys, wide = len(labels[1]), max(map(len, modules.values()))
+    figure, lines = page(rows, page_width(keys), keys, wide, 0.22, 0.5, bottom=0.25)
+    for line, heads, end in zip(lines, modules.values(), last, strict=True):
         for number, (axes, head) in enumerate(zip(line, heads, strict=True)):
             draw_pattern(axes, head, patterns[head], *labels)
-            axes.set_title(short_name(head), fontsize=8, pad=2)
+            axes.set_title(short_name(head), pad=2)
             if number:
                 axes.set_yticklabels([])
-            if last[kinds[module]] != module:
+            if not end:
                 axes.set_xticklabels([])
     figure.suptitle(title)
     save(figure, path, caption, vector)
@@ -103,20 +124,19 @@ def draw_all_heads(
 
 def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
     """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
-    shown = examples[:2]
-    heights = [len(means[head]) for head in chosen]
-    figure = plt.figure(figsize=(page_width(2 * num_digits + 1), 0.4 + sum(0.75 + 0.17 * rows for rows in heights)))
-    panels = figure.subplots(len(chosen), 2 + len(shown), squeeze=False, height_ratios=[rows + 3 for rows in heights])
-    for line, (head, text) in zip(panels, chosen.items(), strict=True):
+    shown, keys = examples[:2], 2 * num_digits + 1
+    rows = [(max(5, len(means[head])), 1) for head in chosen]
+    figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.58)
+    for line, (head, text) in zip(lines, chosen.items(), strict=True):
         draw_pattern(line[0], head, means[head], *position_labels(num_digits), numbers=True)
-        line[0].set(title="mean", ylabel=short_name(head))
-        line[0].yaxis.label.set(fontweight="bold", fontsize=9)
+        line[0].set_title(f"{short_name(head)}, mean", fontweight="bold")
         for axes, example in zip(line[1:], shown, strict=False):
             draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
             axes.set_title(f"{example['sum']} = {example['prediction']}")
-        line[-1].axis("off")
-        line[-1].text(0, 0.98, text, va="top", fontsize=7.5, linespacing=1.35, transform=line[-1].transAxes)
-    figure.suptitle("Where heads look, and what is lost without them, are two things")
+        for axes in line[1 + len(shown) :]:
+            axes.axis("off")
+        line[-1].text(-0.05, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
+    figure.suptitle(f"{len(chosen)} heads: where they look, and what removing or patching them does")
     save(figure, path, None, vector=True)
 
 

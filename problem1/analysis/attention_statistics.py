@@ -18,18 +18,19 @@ Every number is a mean over the test rows with its 95% bootstrap interval. Rows 
 has no meaning (the ones have no lower column) do not count; a head for which no row has is given none.
 """
 
+import math
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from lab.figures import COLOURS, WIDTH, save
+from lab.figures import WIDTH, save
 from lab.hooks import short_name
 from lab.statistics import bootstrap
 from problem1.analysis.attention_maps import is_decoder_self
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned
+from problem1.analysis.figures import aligned, table, whole
 from problem1.dataset import Sums
 
 FIXED = 0.05  # variability up to which a head is called positional
@@ -141,19 +142,19 @@ def describe(entry: dict) -> dict:
 
 
 def draw(results: dict, path: Path, caption: str) -> None:
-    """For each head where its attention goes, as one bar."""
-    heads = list(results["heads"])
-    figure, axes = plt.subplots(figsize=(WIDTH, 1.0 + 0.19 * len(heads)))
-    left = [0.0] * len(heads)
-    colours = [COLOURS[number] for number in (0, 6, 7, 5, 3, 1)]
-    for target, colour in zip(TARGETS, colours, strict=True):
-        shares = [results["heads"][head].get(target, {"mean": 0.0})["mean"] for head in heads]
-        axes.barh(range(len(heads)), shares, 0.75, left=left, color=colour, label=target)
-        left = [start + share for start, share in zip(left, shares, strict=True)]
-    axes.set_yticks(range(len(heads)), [short_name(head) for head in heads])
-    axes.set(xlim=(0, 1), ylim=(len(heads) - 0.4, -0.6), xlabel="share of the attention (rest: other columns)")
-    axes.grid(False)
-    figure.legend(loc="outside upper center", ncols=len(TARGETS), handlelength=1, columnspacing=1)
+    """Heads × targets, in percent of the attention; a cell without a number has no meaning for the head."""
+    heads = results["heads"]
+    columns = [*TARGETS, "entropy"]
+    cells = [[heads[head].get(name, {"mean": math.nan})["mean"] for name in columns] for head in heads]
+    figure, axes = plt.subplots(figsize=(WIDTH, 0.8 + 0.17 * len(heads)))
+    texts = [[whole(value) for value in line] for line in cells]
+    table(axes, cells, [short_name(head) for head in heads], [name.replace(" ", "\n") for name in columns], texts)
+    axes.xaxis.tick_top()
+    axes.axvline(len(TARGETS) - 0.5, color="black", linewidth=0.8)
+    for row in range(1, len(heads)):
+        if list(heads)[row].rpartition(".")[0] != list(heads)[row - 1].rpartition(".")[0]:
+            axes.axhline(row - 0.5, color="black", linewidth=0.5)
+    figure.suptitle("Where each head's attention goes, in percent")
     save(figure, path, caption, vector=True)
 
 

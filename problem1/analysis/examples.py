@@ -126,7 +126,7 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
 
 
 def draw_example(example: dict, path: Path, caption: str) -> None:
-    """The sum as on paper; for each digit where the decoder looks in the source; below, the digits without each head."""
+    """The sum as on paper; for each digit where the decoder looks; below, the digits without each head."""
     heads, written = list(example["patterns"]), example["prediction"]
     cross = [head for head in heads if ".cross." in head]
     names, labels = digit_names(len(written)), [short_name(head) for head in heads]

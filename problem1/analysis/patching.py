@@ -27,7 +27,7 @@ from tqdm import tqdm
 from lab.figures import WIDTH, save
 from lab.hooks import Intervention, replace, short_name
 from lab.statistics import bootstrap, proportion
-from problem1.analysis.ablation import KINDS, ablations
+from problem1.analysis.ablation import ablations
 from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
 from problem1.analysis.exhaustive import digits_text
@@ -266,7 +266,10 @@ def draw(groups: list[dict], path: Path, caption: str) -> None:
         axes.tick_params(axis="x", rotation=90)
         axes.set_title(f"{title} (%)")
     panels[1].set_xlabel("digit that the carry goes into")
-    figure.suptitle("Attention moves in many heads; few of them bring the carry")
+    moving, flipping = (sum(max(entry[n] for entry in cells[head]) >= 0.1 for head in heads) for n in (0, 2))
+    figure.suptitle(
+        f"{moving} heads move a tenth of their attention with the carry, {flipping} flip a tenth of the digits"
+    )
     save(figure, path, caption, vector=True)
 
 

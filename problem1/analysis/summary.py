@@ -139,8 +139,8 @@ def in_detail(results: dict) -> dict[str, str]:
 def words(about: dict) -> str:
     zero, mean = points(about)
     flips, need, (looks, kind) = about["most_flips"], about["role"].split("; "), about["looks_at"].split(", ")
-    lines = [f"looks at: {looks}", kind, f"zero: −{zero} points", f"mean: −{mean} points"]
-    lines.append(f"flips at most {100 * flips['share']:.0f}%")
+    lines = [f"looks at {looks},", kind, "points lost without it:", f"  zero {zero}, mean {mean}"]
+    lines.append(f"patched, flips {100 * flips['share']:.0f}% at most")
     return "\n".join([*lines, *("→ " + text.replace(", but", ",\n    but") for text in need)])
 
 
