@@ -82,7 +82,8 @@ def held_out_pairs(test: Sums) -> tuple[Sums, Sums]:
 def random_labels(sums: Sums, seed: int = 0) -> Tensor:
     """[N, columns] a fixed random bit for each pair of digits that a column can hold"""
     bits = torch.randint(2, (sums.num_digits, 10, 10), generator=torch.Generator().manual_seed(seed)).float()
-    return bits[torch.arange(sums.num_digits), *sums.operands()]
+    a, b = sums.operands()
+    return bits[torch.arange(sums.num_digits), a, b]
 
 
 def guess_from_one_digit(fresh: Sums, test: Sums) -> list[float]:

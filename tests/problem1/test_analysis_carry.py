@@ -211,7 +211,7 @@ def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
 def test_ablation_on_the_pairs_counts_digits_that_were_right(context, patched):
     group = make_group(2, target=1, nines=0, count=patching.PAIRS)
     clean, _ = group.clean_and_corrupted()
-    pairs, usable = patching.make_experiment(context.model, group)
+    usable = patching.make_experiment(context.model, group)[1]
     clean = pick(clean, usable)
     for head in context.heads:
         wrong = by_forward_hook(context.model, clean, {head: 0.0}).argmax(-1)[:, 1] != clean.targets[:, 1]
@@ -290,7 +290,7 @@ def test_probes_find_what_is_there_and_nothing_else():
 
 
 def test_the_control_measures_what_a_probe_can_memorise():
-    """Random labels of digit pairs: all of them are read off a vector with an axis for each pair, none off two digits."""
+    """Random labels of digit pairs: read off a vector with an axis for each pair, not off two digits."""
     test = every_pair(2)
     labels = probes.random_labels(test)
     pairs = {}
