@@ -1,4 +1,7 @@
-"""One style for all figures: a colour scale for shares, colours and marks that also differ in grey, atomic saving."""
+"""One style for all figures: drawn at the width they are printed at, text of 7 points and more, atomic saving.
+
+A figure is WIDTH inches wide at most (the report's column), so that its text is as large in print as it says here.
+"""
 
 import io
 from collections.abc import Sequence
@@ -19,30 +22,46 @@ MARKS = ["o", "s", "^", "D", "v", "P", "X", "*", "<"]
 LINES = ["-", "--", "-.", ":", (0, (3, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)), (0, (4, 2, 1, 2)), (0, (2, 2))]
 SHARES = "Blues"  # 0 is white, 1 is dark: the same order in grey
 DIFFERENCES = "RdBu_r"  # for signed values, always symmetric about 0
+WIDTH = 6.3  # inches
 
 plt.rcParams.update(
     {
         "figure.dpi": 100,
-        "savefig.dpi": 150,
+        "savefig.dpi": 200,
         "figure.constrained_layout.use": True,
-        "font.size": 10,
-        "axes.titlesize": 11,
+        "figure.titlesize": 9,
+        "figure.titleweight": "bold",
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "axes.labelsize": 8,
+        "xtick.labelsize": 7.5,
+        "ytick.labelsize": 7.5,
+        "legend.fontsize": 7.5,
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "axes.linewidth": 0.6,
         "axes.grid": True,
         "grid.alpha": 0.25,
         "axes.axisbelow": True,
         "legend.frameon": False,
-        "lines.linewidth": 1.8,
-        "lines.markersize": 5,
+        "lines.linewidth": 1.5,
+        "lines.markersize": 4,
+        "svg.hashsalt": "the same names in every run",
     }
 )
 
 
-def save(figure, path: Path, caption: str | None = None) -> None:
-    """Write the figure as PNG, whole or not at all, and close it; the caption stands below the picture."""
+def save(figure, path: Path, caption: str | None = None, vector: bool = False) -> None:
+    """Write the figure as PNG, whole or not at all, and close it; the caption stands below the picture.
+
+    vector: also as SVG, without the caption, for the report, which has captions of its own.
+    """
+    if vector:
+        drawing = io.BytesIO()
+        figure.savefig(drawing, format="svg", metadata={"Date": None, "Creator": None})
+        write_bytes(path.with_suffix(".svg"), drawing.getvalue())
     if caption:
-        figure.supxlabel(caption, fontsize=9, color="#444444", wrap=True)
+        figure.supxlabel(caption, fontsize=7, color="#444444", wrap=True)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     plt.close(figure)
@@ -66,11 +85,15 @@ def heatmap(
     colours: str = SHARES,
     form: str = "{:.2f}",
 ):
-    """Cells with their symbols on the axes: values [rows, columns]. Returns the image, for one shared colour bar.
+    """Cells with their symbols on the axes: values [rows, columns]. Returns the mesh, for one shared colour bar.
 
     numbers: True writes each value into its cell, a table of texts writes those instead.
     """
-    image = axes.imshow(values, cmap=colours, vmin=scale[0], vmax=scale[1], aspect="equal")
+    style = {"cmap": colours, "vmin": scale[0], "vmax": scale[1], "edgecolors": "face", "linewidth": 0.2}
+    edges = [[number - 0.5 for number in range(count + 1)] for count in (len(columns), len(rows))]
+    image = axes.pcolormesh(*edges, values, **style)
+    axes.invert_yaxis()
+    axes.set_aspect("equal")
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
@@ -83,14 +106,14 @@ def heatmap(
                 red, green, blue, _ = image.cmap(image.norm(float(value)))
                 ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
                 text = form.format(float(value)) if numbers is True else numbers[r][c]
-                axes.text(c, r, text, ha="center", va="center", fontsize=8, color=ink)
+                axes.text(c, r, text, ha="center", va="center", fontsize=7, color=ink)
     return image
 
 
 def draw_training_curves(log: dict, path: Path) -> None:
     """Loss (logarithmic) and accuracy by epoch, from a training_log.json."""
     epochs = range(1, len(log["train_loss"]) + 1)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.6))
     for number, (name, label) in enumerate((("train", "training rows"), ("val", "validation rows"))):
         style = {"color": COLOURS[number], "linestyle": LINES[number], "label": label}
         left.plot(epochs, log[f"{name}_loss"], **style)

@@ -1,8 +1,8 @@
 """Heads by name: record what every attention head does, and ablate or replace any of them.
 
 An attention module called "decoder.1.cross" has heads "decoder.1.cross.head0", "decoder.1.cross.head1", …;
-code, JSON keys and figure titles all use these names. Models take optional `hooks` and hand them to each
-attention module; without hooks nothing is recorded or changed.
+code and JSON keys use these names, and people read the short form, D1.cross.3 (`short_name`). Models take optional
+`hooks` and hand them to each attention module; without hooks nothing is recorded or changed.
 
     hooks = HeadHooks(interventions={"encoder.0.self.head1": zero})
     logits = model(source, target, hooks=hooks)         # the model without that head
@@ -78,3 +78,15 @@ def split_name(head: str) -> tuple[str, int]:
     """'decoder.1.cross.head3' -> ('decoder.1.cross', 3)"""
     module, _, number = head.rpartition(".head")
     return module, int(number)
+
+
+def short_name(name: str) -> str:
+    """As people read it: 'encoder.1.self.head3' -> 'E1.3', 'decoder.1.cross.head3' -> 'D1.cross.3'.
+
+    Of whole modules: 'decoder.1.cross' -> 'D1.cross', 'encoder.0.feed_forward' -> 'E0.feed-forward'.
+    """
+    side, layer, *rest = name.split(".")
+    parts = [part.removeprefix("head").replace("_", "-") for part in rest]
+    if side == "encoder" and len(parts) == 2:
+        parts = parts[1:]  # an encoder has no attention but to itself
+    return ".".join([side[0].upper() + layer, *parts])

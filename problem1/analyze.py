@@ -1,6 +1,6 @@
 """What does the trained model do, and how? Each question, what was found, and the file that holds the details.
 
-    python problem1/analyze.py                              # everything: about two minutes
+    python problem1/analyze.py                              # everything: about a minute
     python problem1/analyze.py --examples 663+497 347+159   # only these sums, as figures: a few seconds
 
 Reads results/best_model.pth and the data; writes, all in results/:
@@ -9,7 +9,7 @@ Reads results/best_model.pth and the data; writes, all in results/:
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
-    carry/                 how the carry travels: patching, probes, the hard case, and summary.txt with all numbers
+    carry/                 how the carry travels: patching, probes, written digits; summary.txt: what each head is for
 """
 
 import sys
@@ -26,7 +26,6 @@ from lab.settings import parse, run, setting
 from problem1.analysis import (
     ablation,
     attention_maps,
-    attention_shift,
     attention_statistics,
     carry_through_nines,
     examples,
@@ -69,16 +68,15 @@ def analyse(context: Context, num_samples: int) -> None:
 
     verified = step("Is every sum right?", "verification.json", exhaustive)
     shown = step("What does it write for single sums?", "examples/", examples, num_samples, verified)
-    step("Where does each head attend?", "attention_patterns/", attention_maps, shown)
-    step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)
-    lost = step("What is lost without each head?", "head_analysis/ablation_results.json", ablation)
+    maps = step("Where does each head attend?", "attention_patterns/overview.png", attention_maps, shown)
+    attends = step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)
+    lost = step("What is lost without each head and layer?", "head_analysis/ablation_results.json", ablation)
     curves = step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
     patched = step("Which heads bring the carry?", "carry/patching.json", patching)
     probed = step("Where can the carry be read?", "carry/probes.json", probes)
-    nines = step("What if a carry has to pass a 9?", "carry/nines.json", carry_through_nines)
-    shifted = step("Which heads attend elsewhere for a carry?", "carry/attention_shift.json", attention_shift)
-    measured = (lost, curves, patched, probed, nines, shifted)
-    step("What was measured of the carry, in one table?", "carry/summary.txt", summary, *measured)
+    nines = step("Does it trust the digits it has written?", "carry/nines.json", carry_through_nines)
+    measured = (shown, maps, lost, curves, attends, patched, probed, nines)
+    step("What is each head for?", "carry/summary.txt", summary, *measured)
     where = next(context.model.parameters()).device
     write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
 

@@ -5,8 +5,8 @@ zero   The output is set to 0. All that the head contributes is gone, also what 
 mean   The output is set to its mean over the test rows, at each position. All that depends on the sum is gone,
        what depends on the position alone stays. Question: is anything this head computes from the sum needed?
 
-A head that is needed under zero but not under mean does not compute from the sum: it gives a constant or
-encodes the position.
+A head that is needed under zero but not under mean does not compute from the sum: it gives a constant or a position
+signal. Whole attention modules, whole layers of attention and feed-forward layers are ablated in the same two ways.
 """
 
 from pathlib import Path
@@ -16,68 +16,66 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.figures import COLOURS, save
+from lab.figures import COLOURS, MARKS, WIDTH, save
 from lab.files import write_text
-from lab.hooks import Intervention, replace, zero
+from lab.hooks import Intervention, replace, short_name, zero
 from lab.statistics import bootstrap, proportion
 from problem1.analysis.context import CARRY_CLASSES, Context, carry_classes, digit_names
-from problem1.analysis.figures import aligned, error_bars, table
+from problem1.analysis.figures import aligned
+from problem1.analysis.interventions import feed_forward_layers
 
 KINDS = ("zero", "mean")
 SMALL = 0.01  # a head whose ablation costs less accuracy than this is not needed alone
+DRAWN = 0.001  # heads that cost less are counted in the figure, not drawn
 NEEDED, MEAN_SUFFICES, NOT_NEEDED = "needed", "its mean suffices", "not needed alone"
 
 
+def parts_of(model) -> dict[str, list[str]]:
+    """What is removed as a whole: {"encoder.0.self": its heads, "decoder.0.attention": self and cross, …}."""
+    heads, parts = model.head_names(), {}
+    for head in heads:
+        module = head.rpartition(".")[0]
+        parts.setdefault(module, []).append(head)
+        if module.startswith("decoder."):
+            parts.setdefault(f"{module.rpartition('.')[0]}.attention", []).append(head)
+    return parts | {name: [name] for name in feed_forward_layers(model)}
+
+
 def ablations(context: Context) -> dict[str, dict[str, Intervention]]:
-    """{"zero": {head: intervention}, "mean": {head: intervention}}"""
+    """{"zero": {name: intervention}, "mean": {name: intervention}}, for every head and feed-forward layer"""
     means = context.mean_outputs
-    return {
-        "zero": dict.fromkeys(context.heads, zero),
-        "mean": {head: replace(means[head]) for head in context.heads},
-    }
+    return {"zero": dict.fromkeys(means, zero), "mean": {name: replace(mean) for name, mean in means.items()}}
 
 
-def measure(context: Context) -> dict:
-    """Every head ablated alone, in both ways: accuracy overall, by carry and by output digit."""
+def measure(context: Context, parts: dict[str, list[str]]) -> tuple[dict, dict]:
+    """Each part ablated alone, in both ways: accuracy overall, by carry and by output digit. (baseline, by part)"""
     classes = carry_classes(context.rows["test"])
     correct, loss = context.test.evaluate()
-    baseline = shares(correct, loss, classes)
-    heads, lost = {head: {} for head in context.heads}, []
+    baseline, found, lost = shares(correct, loss, classes), {}, []
     interventions = ablations(context)
-    for head in tqdm(context.heads, desc="ablating", unit="head", leave=False, disable=None):
+    for part, names in tqdm(parts.items(), desc="ablating", leave=False, disable=None):
         for kind in KINDS:
-            without, loss = context.test.evaluate({head: interventions[kind][head]})
+            without, loss = context.test.evaluate({name: interventions[kind][name] for name in names})
             entry = shares(without, loss, classes)
             entry["drop"] = baseline["accuracy"] - entry["accuracy"]
             entry["loss_increase"] = loss - baseline["loss"]
-            heads[head][kind] = entry
+            found.setdefault(part, {})[kind] = entry
             lost.append(correct.all(1).double() - without.all(1).double())
     low, high = bootstrap(torch.stack(lost, dim=1))  # of the differences row by row: paired
-    for number, (head, kind) in enumerate((head, kind) for head in heads for kind in KINDS):
-        heads[head][kind]["drop_interval_95"] = [low[number].item(), high[number].item()]
-    return {
-        "question": "exact match on the test rows when one head's output is set to 0, or to its mean over the test "
-        "rows (at each position)",
-        "baseline": baseline,
-        "rows_by_carry": {name: int((classes == number).sum()) for number, name in enumerate(CARRY_CLASSES)},
-        "heads": heads,
-        "ranking": sorted(heads, key=lambda head: rank_key(heads[head])),
-        "harmless_alone": {
-            kind: [head for head in heads if heads[head][kind]["drop"] < SMALL] if context.meaningful else None
-            for kind in KINDS
-        },
-    }
+    for number, (part, kind) in enumerate((part, kind) for part in found for kind in KINDS):
+        found[part][kind]["drop_interval_95"] = [low[number].item(), high[number].item()]
+    return baseline, found
 
 
 def shares(correct: Tensor, loss: float, classes: Tensor) -> dict:
     """correct [N, T], classes [N] -> shares of whole answers by class of carry, and of single digits."""
-    whole = correct.all(1)
-    overall = proportion(whole)
+    right = correct.all(1)
+    overall = proportion(right)
     return {
         "accuracy": overall["share"],
         "interval_95": overall["interval_95"],
         "loss": loss,
-        "by_carry": {name: proportion(whole[classes == number])["share"] for number, name in enumerate(CARRY_CLASSES)},
+        "by_carry": {name: proportion(right[classes == number])["share"] for number, name in enumerate(CARRY_CLASSES)},
         "by_digit": dict(zip(digit_names(correct.shape[1]), correct.double().mean(0).tolist(), strict=True)),
     }
 
@@ -112,7 +110,7 @@ def ranking_text(results: dict) -> str:
         lines += [
             "",
             f"{NEEDED}: what it computes from the sum is needed.",
-            f"{MEAN_SUFFICES}: it gives a constant, or encodes the position.",
+            f"{MEAN_SUFFICES}: it gives a constant or a position signal.",
             f"{NOT_NEEDED}: it does nothing, or other heads can stand in for it.",
             harmless(results),
             "How many can be removed together is another question: see pruning_curve.json.",
@@ -128,7 +126,7 @@ def ranking_lines(results: dict, ranking: list[str]) -> list[str]:
             low, high = entry[kind]["drop_interval_95"]
             cells += [f"{100 * entry[kind]['drop']:5.2f}", f"{100 * low:.2f} to {100 * high:.2f}"]
         meaning = reading(entry) if results["meaningful"] else ""
-        rows.append([f"{number:2}", head, *cells, worst_class(entry["zero"], results["baseline"]), meaning])
+        rows.append([f"{number:2}", short_name(head), *cells, worst_class(entry["zero"], results["baseline"]), meaning])
     return aligned("|head|zero|interval|mean|interval|worst class|reading", rows)
 
 
@@ -150,63 +148,78 @@ def worst_class(entry: dict, baseline: dict) -> str:
 
 
 def draw_importance(results: dict, path: Path, caption: str) -> None:
-    """Points lost by head, both kinds, with their intervals."""
-    heads = list(results["heads"])[::-1]
-    figure, axes = plt.subplots(figsize=(8, 1.6 + 0.27 * len(heads)))
-    for kind, colour, offset in zip(KINDS, COLOURS, (0.2, -0.2), strict=False):
-        entries = [results["heads"][head][kind] for head in heads]
+    """Points lost by head, the most important on top; those that cost next to nothing are counted in one line."""
+    heads = results["heads"]
+    drawn = [head for head in results["ranking"] if max(abs(heads[head][kind]["drop"]) for kind in KINDS) >= DRAWN]
+    rest = len(heads) - len(drawn)
+    drawn = drawn or results["ranking"][:1]
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.0 + 0.2 * len(drawn)))
+    for kind, colour, mark, offset in zip(KINDS, COLOURS, MARKS, (-0.15, 0.15), strict=False):
+        entries = [heads[head][kind] for head in drawn]
         drops = [100 * entry["drop"] for entry in entries]
-        intervals = [[100 * bound for bound in entry["drop_interval_95"]] for entry in entries]
-        axes.barh(
-            [row + offset for row in range(len(heads))],
-            drops,
-            0.4,
-            xerr=error_bars(drops, intervals),
-            color=colour,
-            edgecolor="black",
-            linewidth=0.5,
-            error_kw={"elinewidth": 0.9, "capsize": 1.5},
-            label={"zero": "zero ablation", "mean": "mean ablation"}[kind],
-        )
-    axes.set_yticks(range(len(heads)), heads)
-    axes.set_ylim(-0.6, len(heads) - 0.4)
-    axes.set_xlabel("exact match lost on the test sums (percentage points)")
-    axes.set_title("What is lost without each attention head")
-    axes.legend(loc="best")
-    save(figure, path, caption)
+        below, above = zip(*(entry["drop_interval_95"] for entry in entries), strict=True)
+        reach = [
+            [max(0.0, drop - 100 * low) for drop, low in zip(drops, below, strict=True)],
+            [max(0.0, 100 * high - drop) for drop, high in zip(drops, above, strict=True)],
+        ]
+        rows = [row + offset for row in range(len(drawn))]
+        style = {"fmt": mark, "color": colour, "elinewidth": 0.8, "capsize": 1.5}
+        axes.errorbar(drops, rows, xerr=reach, label=f"{kind} ablation", **style)
+    axes.set_yticks(range(len(drawn)), [short_name(head) for head in drawn])
+    axes.set_ylim(len(drawn) - 0.4, -0.6)
+    axes.axvline(100 * SMALL, color="#999999", linewidth=0.7)
+    axes.set_xlabel(f"test sums lost without the head (percentage points); {rest} other heads: below {100 * DRAWN:g}")
+    needed = sum(reading(entry) != NOT_NEEDED for entry in heads.values())
+    if results["meaningful"]:
+        figure.suptitle(f"{needed} of {len(heads)} heads cost a point or more when removed")
+    axes.legend(loc="lower right")
+    save(figure, path, caption, vector=True)
 
 
-def draw_by_class(results: dict, path: Path, caption: str) -> None:
-    """What is lost without each head, by class of carry and by output digit, for both kinds."""
-    heads = list(results["heads"])
-    figure, panels = plt.subplots(1, 4, figsize=(14, 1.8 + 0.25 * len(heads)), sharey=True)
-    image = None
-    for axes, (kind, key) in zip(
-        panels, ((kind, key) for kind in KINDS for key in ("by_carry", "by_digit")), strict=True
-    ):
-        baseline = {name: value for name, value in results["baseline"][key].items() if value is not None}
-        values = [[baseline[name] - results["heads"][head][kind][key][name] for name in baseline] for head in heads]
-        texts = [[f"{value:.2f}" if abs(value) >= 0.005 else "·" for value in line] for line in values]
-        image = table(axes, values, heads, [name.replace(" ", "\n") for name in baseline], texts)
-        axes.tick_params(axis="x", labelsize=8)
-        axes.set_title(f"{kind} ablation: {'whole sums' if key == 'by_carry' else 'single digits'}")
-        axes.set_xlabel("carries in the sum" if key == "by_carry" else "digit of the answer")
-    panels[0].set_ylabel("head ablated")
-    figure.colorbar(image, ax=panels, label="share right that is lost", shrink=0.6)
-    save(figure, path, caption)
+def about_layers(context: Context) -> dict:
+    """head_analysis/layers.json: whole modules, layers of attention and feed-forward layers, each without."""
+    baseline, parts = measure(context, parts_of(context.model))
+    return {
+        "question": "exact match on the test rows without a whole module, layer of attention or feed-forward layer",
+        "rows": len(context.correct),
+        "baseline": baseline,
+        "parts": parts,
+    }
 
 
 def run(context: Context) -> dict:
-    """Write head_analysis/ablation_results.json, the ranking and both figures."""
+    """Write head_analysis/ablation_results.json, layers.json, the ranking and the figure."""
     folder = context.output_dir / "head_analysis"
-    results = context.write("head_analysis/ablation_results.json", measure(context))
+    results = context.write("head_analysis/ablation_results.json", about_heads(context))
+    results["layers"] = context.write("head_analysis/layers.json", about_layers(context))
     write_text(folder / "head_importance_ranking.txt", ranking_text(results))
-    caption = "Bars: points lost when one head is ablated; lines: 95% intervals (paired bootstrap)."
+    caption = "Lines: 95% intervals (paired bootstrap). Grey: one point."
     draw_importance(results, folder / "head_importance.png", context.caption(caption))
-    caption = "Share right with all heads less share right without this one (· below 0.005)."
-    draw_by_class(results, folder / "ablation_by_class.png", context.caption(caption))
     return results
 
 
+def about_heads(context: Context) -> dict:
+    """head_analysis/ablation_results.json"""
+    baseline, heads = measure(context, {head: [head] for head in context.heads})
+    classes = carry_classes(context.rows["test"])
+    return {
+        "question": "exact match on the test rows when one head's output is set to 0, or to its mean over the test "
+        "rows (at each position)",
+        "baseline": baseline,
+        "rows_by_carry": {name: int((classes == number).sum()) for number, name in enumerate(CARRY_CLASSES)},
+        "heads": heads,
+        "ranking": sorted(heads, key=lambda head: rank_key(heads[head])),
+        "harmless_alone": {
+            kind: [head for head in heads if heads[head][kind]["drop"] < SMALL] if context.meaningful else None
+            for kind in KINDS
+        },
+    }
+
+
 def findings(results: dict) -> str:
-    return "\n".join([*ranking_lines(results, results["ranking"][:3]), harmless(results)])
+    rows = [
+        [short_name(part), *(f"{100 * entry[kind]['drop']:.1f}" for kind in KINDS)]
+        for part, entry in results["layers"]["parts"].items()
+    ]
+    layers = aligned("points lost without|zero|mean", rows)
+    return "\n".join([*ranking_lines(results, results["ranking"][:3]), harmless(results), *layers])

@@ -12,11 +12,13 @@ import numpy as np
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.figures import heatmap, save
+from lab.figures import WIDTH, heatmap, save
+from lab.hooks import short_name
 from problem1.analysis.context import Context, digit_names, source_labels
 
 EXAMPLES_SHOWN = 3  # beside each head's mean pattern
-MOST_NUMBERS = 9  # columns up to which cells are wide enough to hold numbers
+MOST_NUMBERS = 7  # columns up to which cells are wide enough to hold numbers
+MOST_LABELS = 11  # keys that find room below a panel; for longer operands the page grows
 
 
 def rounded(pattern: Tensor) -> list[list[float]]:
@@ -39,57 +41,103 @@ def position_labels(num_digits: int) -> tuple[list[str], list[str]]:
     return ["<s>", *digit_names(num_digits + 1)[:-1]], source_labels(num_digits)
 
 
+def page_width(keys: int) -> float:
+    return WIDTH * max(1.0, keys / MOST_LABELS)
+
+
 def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str], numbers: bool = False):
     """One heatmap; what the causal mask hides is grey."""
-    values = np.ma.array(pattern, dtype=float)
-    texts = [[f"{value:.2f}".lstrip("0") if value >= 0.005 else "" for value in line] for line in pattern]
+    values = np.asarray(pattern, dtype=float).copy()
     rows, columns = axis_labels(head, decoder, source)
-    image = heatmap(
-        axes, values.data, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False
-    )
     if is_decoder_self(head):
         axes.set_facecolor("#e4e4e4")
-        image.set_data(np.ma.array(values, mask=np.triu(np.ones(values.shape, dtype=bool), k=1)))
+        values[np.triu_indices_from(values, k=1)] = np.nan
+    texts = [[f"{value:.2f}".lstrip("0") if value >= 0.005 else "" for value in line] for line in values]
+    image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False)
+    axes.set_anchor("NW")
+    axes.tick_params(pad=1, labelsize=7)
+    if any(len(label) > 1 for label in columns):
+        axes.tick_params(axis="x", rotation=90)
     return image
+
+
+def page(
+    rows: list[tuple[int, int]], width: float, keys: int, wide: int, above: float, below: float, bottom: float = 0
+):
+    """Axes for patterns whose cells are all squares of one size, without the cost of a layout that is solved for.
+
+    rows: for each row of panels its queries, and whether (0 or 1) keys are named below it. Inches: `width` of the page
+    for `wide` panels of `keys` keys; `above` and `below` each panel; `bottom` for a caption.
+    """
+    left, between = 0.75, 0.18
+    cell = (width - left - 0.1 - between * (wide - 1)) / wide / keys
+    height = 0.35 + sum(queries * cell + above + named * below for queries, named in rows) + bottom
+    figure, y, lines = plt.figure(figsize=(width, height)), height - 0.35, []
+    figure.set_layout_engine("none")
+    for queries, named in rows:
+        y -= above + queries * cell
+        panels = [(left + number * (keys * cell + between), y, keys * cell, queries * cell) for number in range(wide)]
+        lines.append([figure.add_axes([x / width, y0 / height, w / width, h / height]) for x, y0, w, h in panels])
+        y -= named * below
+    return figure, lines
 
 
 def draw_head(head: str, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """One head: the mean pattern by position, and a few sums with their symbols."""
-    shown = examples[:EXAMPLES_SHOWN]
-    height = 4.1 if head.startswith("encoder.") else 3.4
-    figure, panels = plt.subplots(1, 1 + len(shown), figsize=(4.2 + 3.1 * len(shown), height), squeeze=False)
-    first, *others = panels[0]
-    image = draw_pattern(first, head, mean, *position_labels(num_digits), numbers=True)
-    first.set(title="mean over the test sums", ylabel="query")
-    first.tick_params(axis="x", rotation=60)
-    for axes, example in zip(others, shown, strict=True):
+    shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
+    figure, lines = page([(len(mean), 1)], page_width(keys), keys, 1 + EXAMPLES_SHOWN, 0.2, 0.5, bottom=0.3)
+    panels = lines[0]
+    draw_pattern(panels[0], head, mean, *position_labels(num_digits), numbers=True)
+    panels[0].set_title("mean, test sums")
+    for axes, example in zip(panels[1:], shown, strict=False):
         draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
-        axes.set_title(f"{example['sum']} = {example['prediction']}\n{example['reason']}", fontsize=9)
-    for axes in panels[0]:
-        axes.set_xlabel("key")
-    figure.colorbar(image, ax=list(panels[0]), label="attention", shrink=0.8)
-    figure.suptitle(head, fontsize=13, fontweight="bold")
+        axes.set_title(f"{example['sum']} = {example['prediction']}")
+    for axes in panels[1 + len(shown) :]:
+        axes.set_visible(False)
+    figure.suptitle(f"{short_name(head)}: where it attends")
     save(figure, path, caption)
 
 
-def draw_all_heads(patterns: dict[str, list], labels: tuple[list, list], title: str, path: Path, caption: str) -> None:
-    """Every head's pattern on one page, a row for each attention module."""
-    heads = list(patterns)
-    modules = list(dict.fromkeys(head.rpartition(".")[0] for head in heads))
-    wide = len(heads) // len(modules)
-    figure, panels = plt.subplots(
-        len(modules), wide, figsize=(1.2 + 2.5 * wide, 0.8 + 2.15 * len(modules)), squeeze=False, layout="compressed"
-    )
-    image = None
-    for axes, head in zip(panels.flat, heads, strict=True):
-        image = draw_pattern(axes, head, patterns[head], *labels)
-        axes.set_title(head, fontsize=9)
-        axes.tick_params(labelsize=7)
-        if any(len(label) > 3 for label in axis_labels(head, *labels)[1]):
-            axes.tick_params(axis="x", rotation=60)
-    figure.colorbar(image, ax=panels, label="attention", shrink=0.4)
-    figure.suptitle(title, fontsize=13, fontweight="bold")
-    save(figure, path, caption)
+def draw_all_heads(
+    patterns: dict[str, list], labels: tuple[list, list], title: str, path: Path, caption: str, vector: bool = False
+) -> None:
+    """Every head's pattern on one page, a row for each attention module; keys are named below the last of a kind."""
+    modules: dict[str, list[str]] = {}
+    for head in sorted(patterns, key=lambda head: (head.startswith("decoder."), ".cross." in head)):  # by kind
+        modules.setdefault(head.rpartition(".")[0], []).append(head)
+    kinds = [name.split(".")[0] + name.split(".")[2] for name in modules]
+    last = [kind not in kinds[number + 1 :] for number, kind in enumerate(kinds)]
+    rows = [(len(patterns[heads[0]]), int(end)) for heads, end in zip(modules.values(), last, strict=True)]
+    keys, wide = len(labels[1]), max(map(len, modules.values()))
+    figure, lines = page(rows, page_width(keys), keys, wide, 0.22, 0.5, bottom=0.25)
+    for line, heads, end in zip(lines, modules.values(), last, strict=True):
+        for number, (axes, head) in enumerate(zip(line, heads, strict=True)):
+            draw_pattern(axes, head, patterns[head], *labels)
+            axes.set_title(short_name(head), pad=2)
+            if number:
+                axes.set_yticklabels([])
+            if not end:
+                axes.set_xticklabels([])
+    figure.suptitle(title)
+    save(figure, path, caption, vector)
+
+
+def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
+    """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
+    shown, keys = examples[:2], 2 * num_digits + 1
+    rows = [(max(5, len(means[head])), 1) for head in chosen]
+    figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.58)
+    for line, (head, text) in zip(lines, chosen.items(), strict=True):
+        draw_pattern(line[0], head, means[head], *position_labels(num_digits), numbers=True)
+        line[0].set_title(f"{short_name(head)}, mean", fontweight="bold")
+        for axes, example in zip(line[1:], shown, strict=False):
+            draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
+            axes.set_title(f"{example['sum']} = {example['prediction']}")
+        for axes in line[1 + len(shown) :]:
+            axes.axis("off")
+        line[-1].text(-0.05, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
+    figure.suptitle(f"{len(chosen)} heads: where they look, and what removing or patching them does")
+    save(figure, path, None, vector=True)
 
 
 def run(context: Context, examples: dict) -> dict:
@@ -108,14 +156,15 @@ def run(context: Context, examples: dict) -> dict:
     )
     folder = context.output_dir / "attention_patterns"
     for head, mean in tqdm(means.items(), desc="patterns", unit="head", leave=False, disable=None):
-        caption = "Each row sums to 1."
+        caption = "White 0, dark 1; each row sums to 1."
         if head.startswith("decoder."):
             caption += " The decoder reads a row's symbol and writes the next one: <s> writes the first digit."
             caption += " Grey: hidden by the causal mask." if is_decoder_self(head) else ""
         path = folder / f"{head}.png"
         draw_head(head, mean, examples["examples"], context.num_digits, path, context.caption(caption))
-    caption = context.caption("Rows are queries, columns are keys; each row sums to 1.")
-    draw_all_heads(means, labels, "Mean attention of every head on the test sums", folder / "overview.png", caption)
+    caption = context.caption("Rows are queries, columns keys; white 0, dark 1; each row sums to 1.")
+    title = f"Where the {len(means)} heads attend: mean over the test sums"
+    draw_all_heads(means, labels, title, folder / "overview.png", caption, vector=True)
     return results
 
 

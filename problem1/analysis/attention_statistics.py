@@ -3,14 +3,15 @@
 operator         to the +
 own position     to the query's own position
 same column      to the digits of the column: the one the query stands in (encoder), or the one whose digit is
-                 written next (decoder); for an operand's own digit this is its partner in the other operand.
-                 In the decoder also by size: to the larger and to the smaller digit
+                 written next (decoder); for an operand's own digit this is its partner in the other operand
 lower column     to the digits one column to the right, where the carry is born
 start token      to the start token
 earlier outputs  to digits already written, the last one read (own position) not counted
 entropy          of a pattern's rows, as a share of the most there can be: 0 one key, 1 uniform
 variability      how far its patterns are (total variation) from its mean pattern, on average. A head of 0 attends
                  by position, whatever stands there; above that, it depends on what stands there
+vertical         how much its most attended key gets, averaged over the queries: 1 if all look at the same key
+diagonal         how much one and the same distance from query to key gets, averaged over the queries
 
 The first digit of the answer belongs to no column of the operands and counts for neither kind of column.
 Every number is a mean over the test rows with its 95% bootstrap interval. Rows of a pattern for which a measure
@@ -24,20 +25,21 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from lab.figures import save
+from lab.figures import WIDTH, save
+from lab.hooks import short_name
 from lab.statistics import bootstrap
 from problem1.analysis.attention_maps import is_decoder_self
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned, table
+from problem1.analysis.figures import aligned, table, whole
 from problem1.dataset import Sums
 
 FIXED = 0.05  # variability up to which a head is called positional
 UNIFORM = 0.9  # entropy from which on it is called uniform
-MOSTLY_ONE = 0.7  # of a column's attention on one of its two digits
+SHAPED = 0.7  # vertical or diagonal from which on a head is called so
 MAIN = 0.4  # share of attention from which on a target gives the head its description
-PARTS = ["larger digit", "smaller digit"]  # of "same column"
-TARGETS = ["operator", "own position", "same column", *PARTS, "lower column", "start token", "earlier outputs"]
-MEASURES = [*TARGETS, "entropy", "variability"]
+TARGETS = ["same column", "lower column", "operator", "own position", "start token", "earlier outputs"]
+SHAPES = ["vertical", "diagonal"]
+MEASURES = [*TARGETS, "entropy", "variability", *SHAPES]
 
 
 def target_masks(head: str, num_digits: int) -> dict[str, Tensor]:
@@ -76,48 +78,43 @@ def _digits(columns: list, num_digits: int, lower: int) -> Tensor:
     return mask
 
 
-def by_size(pattern: Tensor, sums: Sums) -> dict[str, Tensor]:
-    """Cross-attention [N, T, S] -> its share on the larger and on the smaller digit of the column written next.
-
-    Equal digits count half for each.
-    """
-    a, b = sums.operands()
-    columns = torch.arange(sums.num_digits)
-    on_a = pattern[:, columns + 1, columns]  # [N, digits]
-    on_b = pattern[:, columns + 1, sums.num_digits + 1 + columns]
-    even = (on_a + on_b) / 2
-    larger = torch.where(a == b, even, torch.where(a > b, on_a, on_b))
-    return {"larger digit": larger.mean(1), "smaller digit": (on_a + on_b - larger).mean(1)}
-
-
 def statistics(head: str, pattern: Tensor, sums: Sums) -> dict[str, Tensor]:
     """pattern [N, Tq, Tk] on `sums` -> each measure that the head has: [N]"""
-    found = by_size(pattern, sums) if ".cross." in head else {}
+    found = {}
     for name, mask in target_masks(head, sums.num_digits).items():
         rows = mask.any(1)
         if rows.any():
             found[name] = (pattern * mask)[:, rows].sum(-1).mean(1)
-    keys = torch.full((pattern.shape[1],), pattern.shape[2])
+    queries, keys = pattern.shape[1:]
+    allowed = torch.full((queries,), keys)
     if is_decoder_self(head):
-        keys = torch.arange(1, pattern.shape[1] + 1)
-    free = keys > 1  # where there is only one key, nothing is chosen
-    rows, most = pattern[:, free], keys[free].log()
+        allowed = torch.arange(1, queries + 1)
+    free = allowed > 1  # where there is only one key, nothing is chosen
+    rows, most = pattern[:, free], allowed[free].log()
     found["entropy"] = (-torch.xlogy(rows, rows).sum(-1) / most).mean(1)
     found["variability"] = 0.5 * (rows - rows.mean(0)).abs().sum(-1).mean(1)
+    found["vertical"] = rows.mean(1)[:, rows.mean((0, 1)).argmax()]
+    # Of the queries that have a key at this distance: a diagonal may leave the pattern.
+    offsets = [
+        pattern.diagonal(offset, 1, 2)[:, int(is_decoder_self(head) and offset == 0) :]
+        for offset in range(1 - queries, keys)
+    ]
+    offsets = [diagonal.sum(1) / free.sum() for diagonal in offsets]
+    found["diagonal"] = max(offsets, key=lambda shares: shares.mean())
     return found
 
 
 def measure(context: Context) -> dict:
+    found = {
+        head: statistics(head, pattern.double(), context.rows["test"])
+        for head, pattern in context.recorded.patterns.items()
+    }
+    intervals = bootstrap(torch.stack([values for measured in found.values() for values in measured.values()], dim=1))
+    intervals = iter(torch.stack(intervals, dim=1).tolist())
     heads = {}
-    for head, pattern in context.recorded.patterns.items():
-        measured = statistics(head, pattern.double(), context.rows["test"])
-        low, high = bootstrap(torch.stack(list(measured.values()), dim=1))
+    for head, measured in found.items():
         entry = {
-            name: {
-                "mean": values.mean().item(),
-                "interval_95": [low[number].item(), high[number].item()],
-            }
-            for number, (name, values) in enumerate(measured.items())
+            name: {"mean": values.mean().item(), "interval_95": next(intervals)} for name, values in measured.items()
         }
         heads[head] = entry | (describe(entry) if context.meaningful else {"description": None})
     return {
@@ -130,48 +127,43 @@ def measure(context: Context) -> dict:
 
 def describe(entry: dict) -> dict:
     """The main target, whether the pattern depends on the sum, and both in words: 'same column (0.97), positional'."""
-    targets = {name: entry[name]["mean"] for name in TARGETS if name in entry and name not in PARTS}
+    targets = {name: entry[name]["mean"] for name in TARGETS if name in entry}
     main = max(targets, key=targets.get)
     kind = "positional" if entry["variability"]["mean"] <= FIXED else "content-dependent"
     text = f"{main} ({targets[main]:.2f})"
-    for part in PARTS:
-        share = entry.get(part, {"mean": 0.0})["mean"]
-        if main == "same column" and share >= MOSTLY_ONE * targets[main]:
-            text = f"same column, mostly its {part} ({share:.2f} of {targets[main]:.2f})"
     if entry["entropy"]["mean"] > UNIFORM:
         main = text = "uniform"
     elif targets[main] < MAIN:
         main = text = "no main target"
-    return {"main_target": main, "kind": kind, "description": f"{text}, {kind}"}
+    shapes = {name: entry[name]["mean"] for name in SHAPES if name in entry}
+    shape = max(shapes, key=shapes.get) if shapes else None
+    shape = shape if shape and shapes[shape] >= SHAPED else None
+    return {"main_target": main, "kind": kind, "shape": shape, "description": f"{text}, {kind}"}
 
 
 def draw(results: dict, path: Path, caption: str) -> None:
-    """Heads × measures."""
+    """Heads × targets, in percent of the attention; a cell without a number has no meaning for the head."""
     heads = results["heads"]
-    cells = [[heads[head].get(measure, {"mean": math.nan})["mean"] for measure in MEASURES] for head in heads]
-    texts = [["–" if math.isnan(value) else f"{value:.2f}" for value in line] for line in cells]
-    figure, axes = plt.subplots(figsize=(11, 1.9 + 0.28 * len(heads)))
-    image = table(axes, cells, list(heads), [name.replace(" ", "\n", 1) for name in MEASURES], texts)
+    columns = [*TARGETS, "entropy"]
+    cells = [[heads[head].get(name, {"mean": math.nan})["mean"] for name in columns] for head in heads]
+    figure, axes = plt.subplots(figsize=(WIDTH, 0.8 + 0.17 * len(heads)))
+    texts = [[whole(value) for value in line] for line in cells]
+    table(axes, cells, [short_name(head) for head in heads], [name.replace(" ", "\n") for name in columns], texts)
     axes.xaxis.tick_top()
-    axes.axvline(len(TARGETS) - 0.5, color="black", linewidth=1.2)
-    axes.set_xlabel("left of the line: share of the attention; right of it: properties of the pattern")
-    figure.colorbar(image, ax=axes, label="share", shrink=0.6)
-    save(figure, path, caption)
-
-
-def widest_interval(results: dict) -> float:
-    """Half of the widest 95% interval of all measures."""
-    entries = [entry[name] for entry in results["heads"].values() for name in MEASURES if name in entry]
-    return max((high - low) / 2 for low, high in (entry["interval_95"] for entry in entries))
+    axes.axvline(len(TARGETS) - 0.5, color="black", linewidth=0.8)
+    for row in range(1, len(heads)):
+        if list(heads)[row].rpartition(".")[0] != list(heads)[row - 1].rpartition(".")[0]:
+            axes.axhline(row - 0.5, color="black", linewidth=0.5)
+    figure.suptitle("Where each head's attention goes, in percent")
+    save(figure, path, caption, vector=True)
 
 
 def run(context: Context) -> dict:
     """Write head_analysis/head_specialization.json and .png."""
     results = context.write("head_analysis/head_specialization.json", measure(context))
-    caption = (
-        f"Mean over {results['rows']:,} test sums; all 95% bootstrap intervals within ±{widest_interval(results):.3f}. "
-        "– has no meaning for this head."
-    )
+    entries = [entry[name] for entry in results["heads"].values() for name in MEASURES if name in entry]
+    widest = max((high - low) / 2 for low, high in (entry["interval_95"] for entry in entries))
+    caption = f"Mean over {results['rows']:,} test sums; all 95% bootstrap intervals within ±{widest:.3f}."
     draw(results, context.output_dir / "head_analysis/head_specialization.png", context.caption(caption))
     return results
 
@@ -179,5 +171,5 @@ def run(context: Context) -> dict:
 def findings(results: dict) -> str:
     by_target: dict[str, list[str]] = {}
     for head, entry in results["heads"].items():
-        by_target.setdefault(entry["main_target"], []).append(head)
+        by_target.setdefault(entry["main_target"], []).append(short_name(head))
     return "\n".join(aligned("main target|heads", [[target, ", ".join(heads)] for target, heads in by_target.items()]))

@@ -1,6 +1,6 @@
-"""What does the model write for single sums, how confident is it, and where does each digit attend?
+"""What does the model write for single sums, where does each digit look, and what happens to it without each head?
 
-examples/<a>+<b>.png               the answer, its probabilities, and where each digit attends in the source
+examples/<a>+<b>.png               the sum as on paper; where each digit looks; what is written without each head
 attention_patterns/<a>+<b>.png     every head's pattern
 examples/examples.json             the numbers (given.json for sums that the user gave)
 """
@@ -13,16 +13,17 @@ import matplotlib.pyplot as plt
 import torch
 from tqdm import tqdm
 
-from lab.figures import save
+from lab.figures import COLOURS, save
 from lab.files import UserError, read_json
-from lab.hooks import HeadHooks
-from problem1.analysis.attention_maps import draw_all_heads, rounded
+from lab.hooks import HeadHooks, short_name, zero
+from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded
 from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, pick, sums_of
 from problem1.analysis.exhaustive import digits_text
 from problem1.analysis.figures import table
+from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import START, SYMBOLS, Sums, carries, decoder_inputs
 
-WRONG = "a wrong answer"
+WRONG, CHAIN = "a wrong answer", "a carry chain through 9s"
 PANELS = 5  # beside one another in a figure
 
 
@@ -50,7 +51,7 @@ def select(context: Context, count: int, wrong_sums: list[str] = ()) -> tuple[Su
     kinds = {
         "no carry": classes == 0,
         "one carry, from the ones": (classes == 1) & carry[:, -1],
-        "a carry chain through 9s": sums_of([chain_sum(digits)], digits),
+        CHAIN: sums_of([chain_sum(digits)], digits),
         "every column carries": sums_of([long_chain_sum(digits)], digits),
         "one digit more than the operands": (carry.sum(1) == 1) & carry[:, 0],
         WRONG: ~context.correct.all(1),
@@ -87,7 +88,8 @@ def long_chain_sum(digits: int) -> tuple[int, int]:
 
 @torch.no_grad()
 def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
-    """What the model writes for each sum, digit by digit, with which probabilities, and every head's pattern."""
+    """What the model writes for each sum, digit by digit, with which probabilities, every head's pattern, and what it
+    would write, after the same digits, without each head."""
     sources = sums.sources.to(next(model.parameters()).device)
     written = model.generate(sources, sums.targets.shape[1], START)
     hooks = HeadHooks()
@@ -95,6 +97,8 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
     patterns = {head: hooks.pattern(head).cpu() for head in model.head_names()}
     written, carry = written.cpu(), carries(sums)
     inputs = decoder_inputs(written)
+    runner = InterventionRunner(model, sums, len(sums), prefixes=inputs)
+    without = {head: runner.logits({head: zero}).argmax(-1) for head in patterns}
 
     def symbols(tokens: torch.Tensor) -> list[str]:
         return [SYMBOLS[token] for token in tokens.tolist()]
@@ -114,6 +118,7 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
             "carries_out_of_column": carry[row].tolist(),
             "source": symbols(sums.sources[row]),
             "decoder_inputs": symbols(inputs[row]),
+            "without_head": {head: digits_text(digits[row]) for head, digits in without.items()},
             "patterns": {head: rounded(pattern[row]) for head, pattern in patterns.items()},
         }
         for row in range(len(sums))
@@ -121,43 +126,51 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
 
 
 def draw_example(example: dict, path: Path, caption: str) -> None:
-    """The sum as on paper; then for each digit written its probability, and where the decoder attends in the source."""
-    heads = [head for head in example["patterns"] if ".cross." in head]
-    names = digit_names(len(example["prediction"]))
+    """The sum as on paper; for each digit where the decoder looks; below, the digits without each head."""
+    heads, written = list(example["patterns"]), example["prediction"]
+    cross = [head for head in heads if ".cross." in head]
+    names, labels = digit_names(len(written)), [short_name(head) for head in heads]
     rows = math.ceil((1 + len(names)) / PANELS)
-    size = (2.6 * PANELS + 1.5, 0.8 + rows * (1.3 + 0.24 * len(heads)))
-    figure, panels = plt.subplots(rows, PANELS, squeeze=False, figsize=size)
-    paper, *panels = panels.flat
+    width = page_width(max(len(example["source"]), len(heads) // 3))
+    height = rows * (0.6 + 0.15 * len(cross)) + 1.2 + 0.17 * len(names)
+    figure = plt.figure(figsize=(width, height))
+    above, below = figure.subfigures(2, 1, height_ratios=[rows * (0.6 + 0.15 * len(cross)), 1.2 + 0.17 * len(names)])
+    paper, *panels = above.subplots(rows, PANELS, squeeze=False).flat
     draw_on_paper(paper, example)
-    image = None
-    for position, name in enumerate(names):
-        weights = [example["patterns"][head][position] for head in heads]
-        labels = heads if position == 0 or (position + 1) % PANELS == 0 else [""] * len(heads)
-        image = table(panels[position], weights, labels, example["source"])
-        probability = f"{100 * example['confidence'][position]:.2f}%"
-        panels[position].set_title(f"{name}: writes {example['prediction'][position]} ({probability})", fontsize=9)
-        panels[position].set_xlabel("key")
     for axes in panels[len(names) :]:
         axes.set_visible(False)
-    figure.colorbar(image, ax=panels, label="attention", shrink=0.7)
-    verdict = "right" if example["correct"] else f"wrong: {example['target']} is right"
-    title = f"{example['sum']} = {example['prediction']}   ({verdict}; {example['reason']})"
-    figure.suptitle(title, fontweight="bold")
-    save(figure, path, caption)
+    for position, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        weights = [example["patterns"][head][position] for head in cross]
+        first = position == 0 or (position + 1) % PANELS == 0
+        table(axes, weights, [short_name(head) if first else "" for head in cross], example["source"])
+        axes.set_title(f"writes {written[position]}\n({name})")
+    without = [
+        [float(example["without_head"][head][at] != digit) for head in heads] for at, digit in enumerate(written)
+    ]
+    texts = [[example["without_head"][head][at] for head in heads] for at in range(len(written))]
+    axes = below.subplots()
+    table(axes, without, names, labels, texts, scale=(0.0, 1.6), colours="Oranges")
+    axes.tick_params(axis="x", rotation=90)
+    axes.set_xlabel("digit written without this head, after the same digits (orange: another than with it)")
+    lost = sum(text != written for text in example["without_head"].values())
+    verdict = "" if example["correct"] else f" (wrong: {example['target']} is right)"
+    title = f"{example['sum']} = {written}{verdict}: {lost} of {len(heads)} heads, each removed alone, change a digit"
+    figure.suptitle(title)
+    save(figure, path, caption, vector=example["reason"] == CHAIN)
 
 
 def draw_on_paper(axes, example: dict) -> None:
     """The addition as it is written on paper, carries in small above the columns they go into."""
     a, b = example["sum"].split("+")
-    axes.set(xlim=(-1.5, len(a) + 1), ylim=(-0.6, 4))
+    axes.set(xlim=(-1.2, len(a) + 0.7), ylim=(-0.6, 4))
     axes.axis("off")
     style = {"ha": "center", "family": "monospace"}
     for height, text in ((2.6, a), (1.6, "+" + " " * (len(a) - len(b)) + b), (0.1, example["prediction"])):
         for column, symbol in enumerate(text.rjust(len(a) + 1)):
-            axes.text(column, height, symbol, fontsize=17, **style)
+            axes.text(column, height, symbol, fontsize=14, **style)
     for column, carries_out in enumerate(example["carries_out_of_column"]):
         if carries_out:
-            axes.text(column, 3.5, "1", fontsize=10, color="#D55E00", **style)
+            axes.text(column, 3.5, "1", fontsize=9, color=COLOURS[6], **style)
     axes.plot([-0.5, len(a) + 0.5], [1.2, 1.2], color="black", linewidth=1)
 
 
@@ -169,6 +182,7 @@ def remove_outdated(output_dir: Path) -> None:
                 name = Path(f"{example['sum']}.png").name
                 for folder in ("examples", "attention_patterns"):
                     (output_dir / folder / name).unlink(missing_ok=True)
+                    (output_dir / folder / name).with_suffix(".svg").unlink(missing_ok=True)
             listing.unlink()
     with contextlib.suppress(UserError, KeyError, TypeError):
         for head in read_json(output_dir / "attention_patterns/patterns.json", "")["mean"]:
@@ -182,12 +196,12 @@ def _write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:
         draw_example(
             example,
             context.output_dir / f"examples/{example['sum']}.png",
-            context.caption("Right: for each digit written, the attention of each cross-attention head."),
+            context.caption("Above: for each digit the attention of each cross-attention head; white 0, dark 1."),
         )
         draw_all_heads(
             example["patterns"],
             (example["decoder_inputs"], example["source"]),
-            f"{example['sum']} = {example['prediction']}: every head ({example['reason']})",
+            f"{example['sum']} = {example['prediction']}: where every head attends",
             context.output_dir / f"attention_patterns/{example['sum']}.png",
             context.caption("Rows are queries, columns keys; the decoder's rows are the symbols it reads."),
         )

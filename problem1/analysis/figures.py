@@ -1,13 +1,11 @@
 """Small pieces that the figures and the text tables of the analyses share."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from lab.figures import heatmap
-
-SMALL = 0.005  # a number below it is drawn as a dot
-WIDEST = 60  # inches, for long operands
 
 
 def table(axes, values, rows: Sequence[str], columns: Sequence[str], texts=False, **options):
@@ -17,24 +15,19 @@ def table(axes, values, rows: Sequence[str], columns: Sequence[str], texts=False
     return image
 
 
-def with_interval(value: float, interval: Sequence[float], decimals: int = 2, scale: int = 1) -> str:
-    """'0.45 ±0.04', with half of the 95% interval; a dot where the value is below SMALL."""
-    if abs(value) < SMALL:
-        return "·"
-    low, high = interval
-    return f"{scale * value:.{decimals}f} ±{scale * (high - low) / 2:.{decimals}f}"
+def whole(share: float | None) -> str:
+    """A share as a whole percentage; a dot where it is 0, nothing where there is none."""
+    if share is None or math.isnan(share):
+        return ""
+    return f"{100 * share:.0f}" if abs(share) >= 0.005 else "·"
 
 
-def error_bars(values: Sequence[float], intervals: Sequence[Sequence[float]]) -> list[list[float]]:
-    """What matplotlib's xerr takes: how far each interval reaches below and above the value."""
-    below = [max(0.0, value - low) for value, (low, _) in zip(values, intervals, strict=True)]
-    above = [max(0.0, high - value) for value, (_, high) in zip(values, intervals, strict=True)]
-    return [below, above]
-
-
-def group_labels(groups: list[dict]) -> list[str]:
-    """'thousands, through one 9' on two lines"""
-    return [group["name"].replace(", ", "\n") for group in groups]
+def percent(share: dict | None) -> str:
+    """'97.3% (95.1 to 98.6)'"""
+    if share is None or share["share"] is None:
+        return "-"
+    low, high = share["interval_95"]
+    return f"{100 * share['share']:.1f}% ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def aligned(header: str, rows: Sequence[Sequence[str]]) -> list[str]:

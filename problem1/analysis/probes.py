@@ -1,11 +1,14 @@
-"""Where can the carry be read? Linear probes on what stands at each position after each layer.
+"""Where can the carry be read? Linear probes on what stands at each source position after each encoder layer.
 
 A probe is a logistic regression from one position's vector to one carry, fitted on fresh random pairs and scored
 on the test pairs. What it can read is present; whether the model uses it is another question (patching.py).
 
-Two references belong to it. Majority: the share right when always the commoner label is predicted. Control: the
-same probe on shuffled labels. On held-out pairs it can only guess; on its own training pairs it shows how much
-it can memorise, its capacity.
+Three references belong to it:
+
+majority    the share right when always the commoner label is predicted
+one digit   the share right when the carry is guessed from one digit of the source, the best one
+control     the same probe on a fixed random labelling of the column's 100 digit pairs (Hewitt and Liang 2019), scored
+            on the test pairs too. What it gets right it has memorised: this is the probe's own capacity
 """
 
 from pathlib import Path
@@ -14,33 +17,29 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from lab.figures import save
+from lab.figures import COLOURS, WIDTH, save
 from lab.statistics import wilson
 from problem1.analysis.carry_pairs import spread
 from problem1.analysis.context import Context, digit_names, pick, source_labels
-from problem1.analysis.figures import WIDEST, aligned, table
-from problem1.dataset import Sums, carries, decoder_inputs, random_pairs, seen_in
+from problem1.analysis.figures import aligned
+from problem1.dataset import Sums, carries, random_pairs, seen_in
 
 FITTED_ON = 3_000  # fresh pairs
 READABLE = 0.95  # share right from which on a carry counts as readable
-STEPS, RIDGE = 10, 1e-3  # Newton's method; a little ridge keeps it finite where classes can be separated
+STEPS, RIDGE = 8, 1e-3  # Newton's method; a little ridge keeps it finite where classes can be separated
 
 
 @torch.no_grad()
-def residuals(model, sums: Sums) -> dict[str, Tensor]:
-    """What stands at each position after each layer: {"encoder": [L + 1, N, S, d], "decoder": [L + 1, N, T, d]}"""
-    found = {"encoder": [], "decoder": []}
-    handles = []
-    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
-        keep = found[side].append
-        handles.append(layers[0].register_forward_pre_hook(lambda _, inputs, keep=keep: keep(inputs[0].cpu())))
-        for layer in layers:
-            handles.append(layer.register_forward_hook(lambda _, inputs, output, keep=keep: keep(output.cpu())))
-    device = next(model.parameters()).device
-    model(sums.sources.to(device), decoder_inputs(sums.targets).to(device))
+def residuals(model, sums: Sums) -> Tensor:
+    """What stands at each source position before and after each encoder layer: [L + 1, N, S, d]"""
+    found = []
+    handles = [model.encoder[0].register_forward_pre_hook(lambda _, inputs: found.append(inputs[0].cpu()))]
+    for layer in model.encoder:
+        handles.append(layer.register_forward_hook(lambda _, inputs, output: found.append(output.cpu())))
+    model.encode(sums.sources.to(next(model.parameters()).device))
     for handle in handles:
         handle.remove()
-    return {side: torch.stack(layers) for side, layers in found.items()}
+    return torch.stack(found)
 
 
 def fit(vectors: Tensor, labels: Tensor) -> Tensor:
@@ -80,98 +79,89 @@ def held_out_pairs(test: Sums) -> tuple[Sums, Sums]:
     return pick(test, slice(0, None, 2)), pick(test, slice(1, None, 2))
 
 
+def random_labels(sums: Sums, seed: int = 0) -> Tensor:
+    """[N, columns] a fixed random bit for each pair of digits that a column can hold"""
+    bits = torch.randint(2, (sums.num_digits, 10, 10), generator=torch.Generator().manual_seed(seed)).float()
+    a, b = sums.operands()
+    return bits[torch.arange(sums.num_digits), a, b]
+
+
+def guess_from_one_digit(fresh: Sums, test: Sums) -> list[float]:
+    """For each carry the share of the test pairs right that the best digit of the source gives away."""
+    best = []
+    for known, wanted in zip(carries(fresh).T, carries(test).T, strict=True):
+        shares = []
+        for seen, shown in zip(fresh.sources.T, test.sources.T, strict=True):
+            counts = torch.zeros(11, 2).index_put_((seen, known.long()), torch.ones(1), accumulate=True)
+            shares.append((counts.argmax(1)[shown] == wanted).double().mean().item())
+        best.append(max(shares))
+    return best
+
+
 def measure(context: Context) -> dict:
     fresh, test = held_out_pairs(context.rows["test"])
-    labels = [carries(sums).float() for sums in (fresh, test)]
-    generator = torch.Generator().manual_seed(0)
-    shuffled = [part[torch.randperm(len(part), generator=generator)] for part in labels]
+    labels = [torch.cat([carries(sums).float(), random_labels(sums)], 1) for sums in (fresh, test)]
     vectors = [residuals(context.model, sums) for sums in (fresh, test)]
-    sides = {}
-    for side in ("encoder", "decoder"):
-        layers, _, positions, _ = vectors[0][side].shape
-        fitted, scored = prepare(vectors[0][side], vectors[1][side])
-        real, control = fit(fitted, labels[0]), fit(fitted, shuffled[0])
-
-        def cells(values: Tensor, shape=(layers, positions)) -> list:
-            return values.T.unflatten(1, shape).tolist()
-
-        sides[side] = {
-            "layers": ["embedding", *(f"after {side}.{number}" for number in range(layers - 1))],
-            "accuracy": cells(accuracy(scored, real, labels[1])),
-            "control_held_out": cells(accuracy(scored, control, shuffled[1])),
-            "control_training": cells(accuracy(fitted, control, shuffled[0])),
-        }
-    ones = labels[1].double().mean(0)
+    layers, _, positions, _ = vectors[0].shape
+    fitted, scored = prepare(*vectors)
+    right = accuracy(scored, fit(fitted, labels[0]), labels[1]).T.unflatten(1, (layers, positions))
+    real, control = right.split(context.num_digits)
+    ones = carries(test).double().mean(0)
     low, high = wilson(len(test) // 2, len(test))
     return {
-        "question": "share of held-out pairs whose carry a linear probe reads off one position: "
+        "question": "share of held-out pairs whose carry a linear probe reads off one source position: "
         "accuracy[carry][layer][position]",
         "fitted_on": len(fresh),
         "scored_on": len(test),
         "largest_half_interval_95": (high - low) / 2,
         "carries": [f"out of the {digit}" for digit in digit_names(context.num_digits)],
+        "layers": ["embedding", *(f"after encoder.{number}" for number in range(layers - 1))],
+        "positions": source_labels(context.num_digits),
+        "accuracy": real.tolist(),
+        "control": control.tolist(),
         "majority": torch.maximum(ones, 1 - ones).tolist(),
-        "positions": {
-            "encoder": source_labels(context.num_digits),
-            "decoder": digit_names(context.num_digits + 1),
-        },
-        "sides": sides,
+        "one_digit": guess_from_one_digit(fresh, test),
     }
 
 
-def first_readable(results: dict, side: str = "encoder") -> list[dict]:
+def first_readable(results: dict) -> list[dict]:
     """For each carry the first layer after which a probe gets READABLE of the pairs right at some position."""
     found = []
-    for name, majority, layers in zip(
-        results["carries"], results["majority"], results["sides"][side]["accuracy"], strict=True
-    ):
-        best = [max(layer) for layer in layers]
-        first = next((number for number, value in enumerate(best) if value >= READABLE), None)
-        entry = {"carry": name, "best_by_layer": best, "majority": majority, "first_layer": None, "position": None}
+    for number, name in enumerate(results["carries"]):
+        best, control = ([max(layer) for layer in results[kind][number]] for kind in ("accuracy", "control"))
+        first = next((layer for layer, value in enumerate(best) if value >= READABLE), None)
+        entry = {"carry": name, "first_layer": None, "position": None, "best_by_layer": best}
+        entry |= {"control_by_layer": control, "one_digit": results["one_digit"][number]}
+        entry["majority"] = results["majority"][number]
         if first is not None:
-            entry["first_layer"] = results["sides"][side]["layers"][first]
-            entry["position"] = results["positions"][side][layers[first].index(best[first])]
+            entry["first_layer"] = results["layers"][first]
+            entry["position"] = results["positions"][results["accuracy"][number][first].index(best[first])]
         found.append(entry)
     return found
 
 
-def best_control(results: dict, kind: str) -> float:
-    """The highest share right of any probe on shuffled labels."""
-    return torch.cat([torch.tensor(side[kind]).flatten() for side in results["sides"].values()]).max().item()
-
-
 def draw(results: dict, path: Path, caption: str) -> None:
-    """For each carry, layer × position; the last row is the control, its best held-out probe of any carry."""
-    shown = spread(len(results["carries"]))  # of long operands not every carry
-    widths = [len(results["positions"][side]) for side in ("encoder", "decoder")]
-    layers = len(results["sides"]["encoder"]["layers"])
-    size = (min(WIDEST, 3.4 + 0.72 * sum(widths)), 1 + (0.9 + 0.33 * layers) * (len(shown) + 1))
-    figure, panels = plt.subplots(len(shown) + 1, 2, figsize=size, width_ratios=widths)
-    image = None
-    for column, (side, cells) in enumerate(results["sides"].items()):
-        tables = [
-            (f"carry {results['carries'][row]} (majority {results['majority'][row]:.2f})", cells["accuracy"][row])
-            for row in shown
-        ]
-        control = torch.tensor(cells["control_held_out"]).amax(0).tolist()
-        tables.append(("control: labels shuffled, best of any carry", control))
-        for axes, (title, values) in zip(panels[:, column], tables, strict=True):
-            image = table(axes, values, cells["layers"], results["positions"][side], True, scale=(0.5, 1.0))
-            axes.set_title(title, fontsize=9)
-            axes.tick_params(labelsize=8)
-        panels[-1, column].set_xlabel("position in the source" if side == "encoder" else "position that writes")
-    figure.colorbar(image, ax=panels, label="share of held-out pairs read right", shrink=0.5)
+    """For each carry: accuracy of its best position by layer, beside what the probe memorises and one digit tells."""
+    entries = first_readable(results)
+    entries = [entries[row] for row in spread(len(entries))]  # of long operands not every carry
+    figure, panels = plt.subplots(1, len(entries), figsize=(WIDTH, 2.3), sharey=True, squeeze=False)
+    layers = range(len(results["layers"]))
+    for axes, entry in zip(panels[0], entries, strict=True):
+        axes.plot(layers, entry["best_by_layer"], color=COLOURS[0], marker="o", label="probe, best position")
+        axes.axhline(entry["one_digit"], color=COLOURS[2], linestyle="--", label="guess from one digit")
+        axes.plot(layers, entry["control_by_layer"], color=COLOURS[6], marker="s", label="probe, random labels")
+        axes.set_xticks(layers, ["embed.", *(f"E{number}" for number in layers[:-1])])
+        axes.set(title=f"carry {entry['carry']}", ylim=(0.45, 1.02))
+    panels[0][0].set_ylabel("share read right")
+    figure.supxlabel("after", fontsize=8)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     save(figure, path, caption)
 
 
 def run(context: Context) -> dict:
     """Write carry/probes.json and .png."""
     results = context.write("carry/probes.json", measure(context))
-    memorised = best_control(results, "control_training")
-    caption = (
-        "Dark: a linear probe reads the carry off this position after this layer. Readable is not yet used. "
-        f"Shuffled labels, on the probes' own training pairs: at most {memorised:.2f}."
-    )
+    caption = "Readable is not yet used. Random labels: a fixed bit for each digit pair of the column."
     draw(results, context.output_dir / "carry/probes.png", context.caption(caption))
     return results
 
@@ -179,7 +169,10 @@ def run(context: Context) -> dict:
 def findings(results: dict) -> str:
     rows = []
     for entry in first_readable(results):
-        best = ", ".join(f"{value:.1%}" for value in entry["best_by_layer"])
+        best, control = (
+            ", ".join(f"{100 * value:.1f}" for value in entry[f"{k}_by_layer"]) for k in ("best", "control")
+        )
         where = [entry["first_layer"] or "none", entry["position"] or "-"]
-        rows.append([entry["carry"], *where, best, f"{entry['majority']:.1%}"])
-    return "\n".join(aligned(f"carry|first layer with {READABLE:.0%}|at|best by layer|majority", rows))
+        rows.append([entry["carry"], *where, best, control, f"{100 * entry['one_digit']:.1f}"])
+    header = f"carry|first layer with {READABLE:.0%}|at|% right by layer|random labels|from one digit"
+    return "\n".join(aligned(header, rows))

@@ -1,13 +1,12 @@
 """How many heads can be removed: one at a time, and together? The two are not the same.
 
 Heads stand in for each other. Each may be dispensable while the others are there; remove all the dispensable
-ones at once and nothing is left to stand in. So heads are removed one after the other, in three orders:
+ones at once and nothing is left to stand in. So heads are zero-ablated one after the other, in two orders:
 
 greedy        always the head whose removal harms least now, given what is gone already (chosen by the loss on
               validation rows, measured on the test rows)
-by_ablation   the order of single ablations, least important first: what follows if "dispensable alone" is taken
-              for "dispensable"
-random        any order, many draws: what removing heads costs if one does not choose
+random        only the heads that cost less than a point alone, in any order, many draws: what choosing them
+              together is worth. All of them at once: what follows if "dispensable alone" is taken for "dispensable"
 
 At last as many heads as possible are removed from the weights, and the model is fine-tuned for a little while.
 """
@@ -23,11 +22,11 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from lab.figures import COLOURS, LINES, MARKS, save
-from lab.hooks import Intervention, split_name
+from lab.figures import COLOURS, WIDTH, save
+from lab.hooks import short_name, split_name, zero
 from lab.statistics import proportion
 from lab.training import Recipe, make_optimizer
-from problem1.analysis.ablation import KINDS, SMALL, ablations
+from problem1.analysis.ablation import SMALL
 from problem1.analysis.context import Context, pick
 from problem1.analysis.exhaustive import predict
 from problem1.analysis.interventions import InterventionRunner
@@ -35,90 +34,81 @@ from problem1.attention import MultiHeadAttention
 from problem1.dataset import Sums, random_pairs, score, swap_columns
 
 CHOOSING_ROWS = 300  # validation rows on which greedy compares candidates by their loss
-DRAWS, DRAW_ROWS = 20, 100  # random orders, and test rows for each of them
+DRAWS, DRAW_ROWS = 10, 300  # random orders, and test rows for each of them
+THRESHOLDS = {"one_point": SMALL, "tenth_of_a_point": SMALL / 10, "no_error": 0.0}  # accuracy that may be lost
 STEPS = 600  # of fine-tuning
 RECIPE = Recipe(epochs=1, batch_size=128, lr=1e-3, warmup_steps=20, weight_decay=0.0)
 FRESH = 50_000  # random pairs that the fine-tuned model is measured on
 
 
-def greedy_order(runner: InterventionRunner, interventions: dict[str, Intervention], progress) -> list[str]:
+def greedy_order(runner: InterventionRunner, heads: list[str]) -> list[str]:
     """All heads, the least harmful to remove first, each given those before it."""
     removed: list[str] = []
-    while len(removed) < len(interventions):
-        losses = {}
+    for _ in tqdm(heads, desc="pruning", unit="head", leave=False, disable=None):
         # Candidates in the decoder come first, as they share the encoder's result (see InterventionRunner).
-        for head in sorted(set(interventions) - set(removed), key=lambda name: (name.startswith("encoder."), name)):
-            losses[head] = runner.evaluate({name: interventions[name] for name in [*removed, head]})[1]
-            progress.update()
+        left = sorted(set(heads) - set(removed), key=lambda name: (name.startswith("encoder."), name))
+        losses = {head: runner.evaluate(dict.fromkeys([*removed, head], zero))[1] for head in left}
         removed.append(min(losses, key=losses.get))
     return removed
 
 
-def along(runner: InterventionRunner, interventions: dict[str, Intervention], order: list[str]) -> list[dict]:
+def along(runner: InterventionRunner, order: list[str]) -> list[dict]:
     """Exact match after each removal of `order`, from no head removed to all of them."""
-    return [
-        proportion(runner.evaluate({name: interventions[name] for name in order[:count]})[0].all(1))
-        for count in range(len(order) + 1)
-    ]
+    counts = range(len(order) + 1)
+    return [proportion(runner.evaluate(dict.fromkeys(order[:count], zero))[0].all(1)) for count in counts]
 
 
 def measure(context: Context, ablation: dict) -> dict:
-    heads = context.heads
+    heads, entries = context.heads, {head: entry["zero"] for head, entry in ablation["heads"].items()}
     choosing = InterventionRunner(context.model, pick(context.rows["val"], slice(CHOOSING_ROWS)), context.batch_size)
     sample = InterventionRunner(context.model, pick(context.rows["test"], slice(DRAW_ROWS)), context.batch_size)
-    curves = {}
-    candidates = len(heads) * (len(heads) + 1) // 2
-    progress = tqdm(total=2 * candidates, desc="pruning", unit="run", leave=False, disable=None)
-    for kind, interventions in ablations(context).items():
-        order = greedy_order(choosing, interventions, progress)
-        single = sorted(heads, key=lambda head: _harm(ablation["heads"][head][kind]))
-        draws = [random.Random(draw).sample(heads, len(heads)) for draw in range(DRAWS)]
-        curves[kind] = {
-            "greedy": {"order": order, "exact_match": along(context.test, interventions, order)},
-            "by_ablation": {"order": single, "exact_match": along(context.test, interventions, single)},
-            "random": [[point["share"] for point in along(sample, interventions, draw)] for draw in draws],
-        }
-    progress.close()
+    harmless = [head for head in heads if entries[head]["drop"] < SMALL]
+    draws = [random.Random(draw).sample(harmless, len(harmless)) for draw in range(DRAWS)]
+    order = greedy_order(choosing, heads)
+    curves = {
+        "greedy": {"order": order, "exact_match": along(context.test, order)},
+        "all_harmless": proportion(context.test.evaluate(dict.fromkeys(harmless, zero))[0].all(1)),
+        "random": [[point["share"] for point in along(sample, draw)] for draw in draws],
+    }
     return {
         "question": "exact match on the test rows after each removal of a head; removed heads stay removed",
         "rows": {"greedy_chooses_on_validation": len(choosing.sums), "measured_on_test": len(context.correct)},
         "random_draws": DRAWS,
         "random_rows": len(sample.sums),
         "heads": len(heads),
-        "curves": curves,
-        "prunable": {kind: prunable(ablation, curves[kind], kind) for kind in KINDS} if context.meaningful else None,
+        "curves": {"zero": curves},
+        "prunable": {"zero": prunable(entries, curves)} if context.meaningful else None,
     }
 
 
-def _harm(entry: dict) -> tuple:
-    return entry["drop"], entry["loss_increase"]
-
-
-def prunable(ablation: dict, curves: dict, kind: str) -> dict:
-    """Two percentages side by side: heads that cost less than a point alone, and heads that do together."""
-    heads, floor = len(ablation["heads"]), ablation["baseline"]["accuracy"] - SMALL
-    alone = sum(entry[kind]["drop"] < SMALL for entry in ablation["heads"].values())
-    greedy, by_ablation = (
-        [point["share"] for point in curves[order]["exact_match"]] for order in ("greedy", "by_ablation")
-    )
-    together = removable(greedy, floor)
+def prunable(entries: dict, curves: dict) -> dict:
+    """Heads that cost less than a point alone, and heads that do together: chosen together, or at random among
+    the first; and at stricter thresholds."""
+    heads = len(entries)
+    alone = sum(entry["drop"] < SMALL for entry in entries.values())
+    greedy = [point["share"] for point in curves["greedy"]["exact_match"]]
+    together = removable(greedy, SMALL)
     return {
         "alone": alone,
         "alone_share": alone / heads,
-        "exact_match_without_all_of_those": by_ablation[alone],
+        "exact_match_without_all_of_those": curves["all_harmless"]["share"],
         "together": together,
         "together_share": together / heads,
-        "together_by_ablation": removable(by_ablation, floor),
-        "together_random_median": statistics.median(removable(draw, floor) for draw in curves["random"]),
+        "together_random_harmless_median": statistics.median(removable(draw, SMALL) for draw in curves["random"]),
+        "by_threshold": {
+            name: {
+                "alone": sum(entry["drop"] <= lost for entry in entries.values()) if lost < SMALL else alone,
+                "together": removable(greedy, lost),
+                "random_harmless_median": statistics.median(removable(draw, lost) for draw in curves["random"]),
+            }
+            for name, lost in THRESHOLDS.items()
+        },
     }
 
 
-def removable(curve: list[float], floor: float) -> int:
-    """How many removals come before accuracy falls below `floor` for the first time."""
-    for count, share in enumerate(curve):
-        if share < floor:
-            return max(0, count - 1)
-    return len(curve) - 1
+def removable(curve: list[float], lost: float) -> int:
+    """How many removals come before accuracy falls more than `lost` below its start for the first time."""
+    return next((count - 1 for count, share in enumerate(curve) if share < curve[0] - lost), len(curve) - 1)
 
 
 # --- removing heads from the weights ----------------------------------------------------------------------------
@@ -166,9 +156,8 @@ def fine_tune(model: nn.Module, train: Sums, steps: int, seed: int = 0) -> None:
 def most_removable(context: Context, order: list[str]) -> int:
     """How many heads of `order` can be zero-ablated with at least 99% of the validation rows still right."""
     validation = InterventionRunner(context.model, context.rows["val"], context.batch_size)
-    interventions = ablations(context)["zero"]
     for count in range(1, len(order) + 1):
-        correct = validation.evaluate({head: interventions[head] for head in order[:count]})[0].all(1)
+        correct = validation.evaluate(dict.fromkeys(order[:count], zero))[0].all(1)
         if correct.double().mean() < 1 - SMALL:
             return count - 1
     return len(order)
@@ -212,48 +201,35 @@ def remove_and_fine_tune(context: Context, order: list[str]) -> dict:
 
 
 def draw_curves(results: dict, path: Path, caption: str) -> None:
-    """Accuracy by number of heads removed: three orders, two kinds of ablation."""
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True)
-    steps = range(results["heads"] + 1)
-    names = {"greedy": "greedy, chosen together", "by_ablation": "in the order of single ablations"}
-    for axes, kind in zip(panels, KINDS, strict=True):
-        curves = results["curves"][kind]
-        for number, name in enumerate(names):
-            points = curves[name]["exact_match"]
-            values = 100 * np.array([point["share"] for point in points])
-            low, high = 100 * np.array([point["interval_95"] for point in points]).T
-            style = {"color": COLOURS[number], "linestyle": LINES[number], "marker": MARKS[number]}
-            axes.plot(steps, values, label=names[name], **style)
-            axes.fill_between(steps, low, high, color=COLOURS[number], alpha=0.25, linewidth=0)
+    """Exact match by number of heads removed."""
+    figure, axes = plt.subplots(figsize=(WIDTH, 2.9))
+    curves = results["curves"]["zero"]
+    points = 100 * np.array([point["share"] for point in curves["greedy"]["exact_match"]])
+    low, high = 100 * np.array([point["interval_95"] for point in curves["greedy"]["exact_match"]]).T
+    axes.plot(points, color=COLOURS[0], marker="o")
+    axes.fill_between(range(len(points)), low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
+    at = int(np.argmax(points < 75)) or len(points) - 1
+    axes.text(at + 0.3, points[at] + 4, "chosen together (greedy)", color=COLOURS[0])
+    if len(curves["random"][0]) > 1:
         low, middle, high = np.quantile(100 * np.array(curves["random"]), [0.1, 0.5, 0.9], axis=0)
-        axes.plot(steps, middle, color="#777777", linestyle=":", label="random order: median, 10 to 90%")
-        axes.fill_between(steps, low, high, color="#777777", alpha=0.2, linewidth=0)
-        axes.set_title(_title(results, kind), fontsize=10)
-        axes.set(xlabel=f"heads removed, of {results['heads']}", xlim=(-0.5, len(steps) - 0.5), ylim=(-3, 103))
-        floor = 100 * (curves["greedy"]["exact_match"][0]["share"] - SMALL)
-        axes.axhline(floor, color="black", linewidth=0.7)
-        axes.text(len(steps) - 1, floor - 1, "one point lost", ha="right", va="top", fontsize=8)
-    panels[0].set_ylabel("exact match on test sums (%)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
-    save(figure, path, caption)
-
-
-def _title(results: dict, kind: str) -> str:
-    if not results["meaningful"]:
-        return f"{kind} ablation"
-    counts = results["prunable"][kind]
-    return (
-        f"{kind} ablation\neach alone below 1 point: {counts['alone']} ({counts['alone_share']:.1%}); "
-        f"together: {counts['together']} ({counts['together_share']:.1%})"
-    )
+        axes.plot(middle, color=COLOURS[6], linestyle="--")
+        axes.fill_between(range(len(middle)), low, high, color=COLOURS[6], alpha=0.2, linewidth=0)
+        axes.text(0, 40, "random order of those\nharmless alone", color=COLOURS[6])
+    if results["meaningful"]:
+        found = results["prunable"]["zero"]
+        alone, together = found["alone"], found["together"]
+        for count, text in ((together, f"{together} together"), (alone, f"{alone} alone")):
+            axes.axvline(count, color="#777777", linewidth=0.8, linestyle=":")
+            axes.text(count + 0.1, 2, text, fontsize=7.5, rotation=90, va="bottom")
+        figure.suptitle(f"{alone} of {results['heads']} heads can go one at a time, {together} together")
+    axes.set(xlabel=f"heads removed, of {results['heads']}", ylabel="exact match on test sums (%)", ylim=(-3, 103))
+    save(figure, path, caption, vector=True)
 
 
 def run(context: Context, ablation: dict) -> dict:
     """Write head_analysis/pruning_curve.json and .png, and pruned.json where the model can add."""
     results = context.write("head_analysis/pruning_curve.json", measure(context, ablation))
-    caption = (
-        "How many heads can be removed together depends on which; bands: 95% interval (random: 10 to 90% of draws)."
-    )
+    caption = "Heads are set to zero. Bands: 95% interval; of the random orders 10 to 90% of the draws."
     draw_curves(results, context.output_dir / "head_analysis/pruning_curve.png", context.caption(caption))
     (context.output_dir / "head_analysis/pruned.json").unlink(missing_ok=True)  # perhaps of another model
     if not context.meaningful:
@@ -263,18 +239,16 @@ def run(context: Context, ablation: dict) -> dict:
 
 
 def findings(results: dict) -> str:
-    lines = []
-    for kind in KINDS:
-        counts = results["prunable"][kind]
-        lines.append(
-            f"prunable under {kind} ablation: {counts['alone']} of {results['heads']} heads alone, "
-            f"{counts['together']} together; without all {counts['alone']} at once "
-            f"{counts['exact_match_without_all_of_those']:.1%} right"
-        )
-    pruned, steps = results["pruned"], results["pruned"]["fine_tuning"]["steps"]
+    counts, pruned, heads = results["prunable"]["zero"], results["pruned"], results["heads"]
     before, after = pruned["before"]["fresh"], pruned["after"]["fresh"]
-    lines.append(
-        f"removed from the weights: {len(pruned['removed'])} heads; {before['errors']:,} errors in {before['n']:,} "
-        f"fresh sums, {after['errors']:,} after {steps} steps of fine-tuning   (pruned.json)"
-    )
+    strict = counts["by_threshold"]
+    lines = [
+        f"losing less than a point: {counts['alone']} of {heads} heads one at a time, {counts['together']} together",
+        f"together at random among the first: {counts['together_random_harmless_median']:g}; at most 0.1 point lost: "
+        f"{strict['tenth_of_a_point']['together']}; no error: {strict['no_error']['together']}",
+        f"without all {counts['alone']} at once {counts['exact_match_without_all_of_those']:.1%} are right",
+        f"removed from the weights: {len(pruned['removed'])} heads; {before['errors']:,} errors in {before['n']:,} new "
+        f"sums, {after['errors']:,} after {pruned['fine_tuning']['steps']} more training steps   (pruned.json)",
+        f"enough for this: {', '.join(map(short_name, pruned['remaining']))}",
+    ]
     return "\n".join(lines)

@@ -1,105 +1,66 @@
-"""What was measured of the carry, in one table: carry/summary.json, and carry/summary.txt for reading.
+"""All that was measured of heads and of the carry, side by side: carry/summary.json, and carry/summary.txt for reading.
 
-Numbers only. What they mean is for people to say.
+Also attention_patterns/in_detail.png: four heads with very different roles, where they look and what they do.
 """
 
 from lab.files import write_text
-from problem1.analysis.ablation import KINDS, MEAN_SUFFICES, SMALL, reading
-from problem1.analysis.attention_shift import strongest
+from lab.hooks import short_name
+from problem1.analysis import roles
+from problem1.analysis.ablation import KINDS, NEEDED
+from problem1.analysis.attention_maps import draw_in_detail
 from problem1.analysis.carry_through_nines import FOLLOWS
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned
+from problem1.analysis.figures import aligned, percent
 from problem1.analysis.patching import LARGEST_SET
-from problem1.analysis.probes import best_control, first_readable
+from problem1.analysis.probes import first_readable
 
 STAGES = ("all encoder", "all decoder self", "all decoder cross")
 
 
-def collect(ablation: dict, pruning: dict, patching: dict, probes: dict, nines: dict, shift: dict) -> dict:
+def collect(lost: dict, curves: dict, statistics: dict, patched: dict, probed: dict, nines: dict) -> dict:
     conflicts = {conflict["name"]: conflict for conflict in nines["prefix_conflict"]}
-    margins = {group["name"]: group for group in nines["groups"]}
-    shifts = {group["name"]: group for group in shift["groups"]}
-    heads = ablation["heads"]
-    return {
-        "groups": [
-            about_group(group, margins[group["name"]], conflicts.get(group["name"]), shifts[group["name"]])
-            for group in patching["groups"]
-        ],
+    about = {
+        "groups": [about_group(group, conflicts.get(group["name"])) for group in patched["groups"]],
         "random_prefix": nines["random_prefix"],
-        "probes": {
-            "first_readable": first_readable(probes),
-            "best_control_held_out": best_control(probes, "control_held_out"),
-            "best_control_training": best_control(probes, "control_training"),
-        },
-        "heads": {head: {kind: heads[head][kind]["drop"] for kind in KINDS} for head in ablation["ranking"]},
-        "mean_suffices": [head for head in ablation["ranking"] if reading(heads[head]) == MEAN_SUFFICES]
-        if ablation["meaningful"]
-        else None,
-        "prunable": pruning["prunable"],
+        "probes": {"first_readable": first_readable(probed)},
+        "prunable": curves["prunable"],
     }
+    if not lost["meaningful"]:
+        return about | {"heads": None, "lessons": None, "claims": None}
+    return about | roles.collect(lost, lost["layers"], statistics, patched["groups"])
 
 
-def about_group(patched: dict, margins: dict, conflict: dict | None, shift: dict) -> dict:
-    """All that was measured where a carry goes into one digit, straight or through 9s."""
-    about = {key: patched[key] for key in ("name", "digit", "nines", "pairs", "example")}
-    both = [margins["with_carry"], margins["without_carry"]]
-    about |= {
-        "exact_match": min(both, key=lambda cell: cell["share"]),
-        "smallest_margin": min(cell["smallest_margin"] for cell in both),
-        "prefix_conflict": conflict,
-    }
-    head = strongest(shift)
-    about["attention_shift"] = {"head": head} | {
-        key: shift["heads"][head][key] for key in ("moved", "moved_without_carry")
+def about_group(patched: dict, conflict: dict | None) -> dict:
+    """Where a carry goes into one digit, straight or through 9s."""
+    about = {key: patched[key] for key in ("name", "digit", "nines", "pairs", "example")} | {
+        "prefix_conflict": conflict
     }
     if not patched["pairs"]:
         return about
-    single = {name: share for name, share in patched["control"].items() if name != "all heads"}
-    worst = max(single, key=lambda name: single[name]["share"] or 0)
-    about["attention_shift"]["flips"] = patched["heads"][head]["flips"]
     return about | {
         "minimal_sets": patched["minimal_sets"],
         "stages": {name: patched["stages"][name] for name in STAGES},
-        "control": {"all heads": patched["control"]["all heads"], "largest_single": {"head": worst} | single[worst]},
+        "control": patched["control"],
     }
-
-
-def percent(share: dict | None) -> str:
-    """'97.3 (95.1 to 98.6)'"""
-    if share is None or share["share"] is None:
-        return "-"
-    low, high = share["interval_95"]
-    return f"{100 * share['share']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def as_text(results: dict) -> str:
     """carry/summary.txt"""
-    groups, probes, tables = results["groups"], results["probes"], []
-    measured = [group for group in groups if group["pairs"]]
+    tables, groups = [], [group for group in results["groups"] if group["pairs"]]
     for side in ("decoder cross", "encoder"):
-        chosen = f"chosen {side} heads, at most {LARGEST_SET}"
-        sets = [(group["name"], group["minimal_sets"][side]) for group in measured]
+        sets = [(group["name"], group["minimal_sets"][side]) for group in groups]
         keys = ("sufficiency", "all_candidates", "complement_patched")
-        rows = [[name, *(percent(found[key]) for key in keys), ", ".join(found["heads"])] for name, found in sets]
-        tables.append((f"carry into|flips, chosen|flips, all {side}|flips, the others|{chosen}", rows))
-
-    rows = []
-    for group in measured:
-        single = group["control"]["largest_single"]
-        stages = [percent(group["stages"][name]["flips"]) for name in STAGES]
-        control = [percent(group["control"]["all heads"]), f"{percent(single)} {single['head']}"]
-        rows.append([group["name"], *stages, *control])
-    stages = "|".join(f"flips, {name}" for name in STAGES)
-    tables.append((f"carry into|{stages}|control, all heads|control, largest single", rows))
+        rows = [[name, *(percent(f[key]) for key in keys), ", ".join(map(short_name, f["heads"]))] for name, f in sets]
+        header = f"carry into|flips, chosen|flips, all {side}|flips, all others while the chosen are frozen"
+        tables.append((f"{header}|chosen {side} heads, at most {LARGEST_SET}", rows))
 
     rows = []
     for group in groups:
-        shift = group["attention_shift"]
-        cells = [percent(group["exact_match"]), f"{group['smallest_margin']:.2f}"]
-        cells += [f"{100 * shift[key]:.1f}" for key in ("moved", "moved_without_carry")]
-        rows.append([group["name"], *cells, percent(shift.get("flips")), shift["head"]])
-    columns = "carry into|exact match|smallest margin|attention moved|digit alone|flips|head whose attention moves most"
-    tables.append((columns, rows))
+        stages = [group["stages"][name] for name in STAGES]
+        cells = [f"{percent(stage['flips'])}, {100 * stage['logit_difference']:.0f}%" for stage in stages]
+        rows.append([group["name"], *cells, percent(group["control"]["the chosen set"])])
+    stages = "|".join(f"flips and logits moved, {name}" for name in STAGES)
+    tables.append((f"carry into|{stages}|digits changed by the chosen set without a carry", rows))
 
     conflicts = [group["prefix_conflict"] for group in groups if group["prefix_conflict"]]
     rows = [[f"{cell['digit']} of 9: {cell['name']}", *(percent(cell[key]) for key in FOLLOWS)] for cell in conflicts]
@@ -107,34 +68,94 @@ def as_text(results: dict) -> str:
     tables.append((columns, rows))
     rows = [[digit, percent(share)] for digit, share in results["random_prefix"].items()]
     tables.append(("prefix of another sum|right", rows))
-
-    rows = []
-    for entry in probes["first_readable"]:
-        best = ", ".join(f"{100 * value:.1f}" for value in entry["best_by_layer"])
-        where = [entry["first_layer"] or "none", entry["position"] or "-"]
-        rows.append([entry["carry"], *where, best, f"{100 * entry['majority']:.1f}"])
-    for kind in ("held_out", "training"):
-        best = f"{100 * probes[f'best_control_{kind}']:.1f}"
-        rows.append([f"control, {kind.replace('_', ' ')} pairs", "", "", best, ""])
-    tables.append(("linear probe in the source: carry|first layer|position|best by layer|majority", rows))
-
-    costly = {head: drops for head, drops in results["heads"].items() if max(drops.values()) >= SMALL}
-    rows = [[head, *(f"{100 * drops[kind]:.2f}" for kind in KINDS)] for head, drops in costly.items()]
-    rows.append([f"all others ({len(results['heads']) - len(costly)})", "below 1", "below 1"])
-    tables.append(("points lost without a head|zero ablation|mean ablation", rows))
+    if results["heads"]:
+        tables = [
+            role_table(results["heads"]),
+            *lesson_tables(results["lessons"]),
+            *tables,
+            claim_table(results["claims"]),
+        ]
 
     parts = [] if results["meaningful"] else [f"WARNING: {results['warning']}"]
-    parts.append("The carry: what was measured. Shares in percent, with their 95% intervals.")
-    parts += [f"{group['name']}: not measured, too few sums right" for group in groups if not group["pairs"]]
+    parts.append("Heads and the carry: what was measured. Shares with their 95% intervals.")
+    parts += [f"{group['name']}: not measured, too few sums right" for group in results["groups"] if not group["pairs"]]
     return "\n\n".join(parts + ["\n".join(aligned(columns, rows)) for columns, rows in tables if rows]) + "\n"
 
 
-def run(context: Context, *measured: dict) -> dict:
-    """Write carry/summary.json and carry/summary.txt, from the results of the modules that `collect` names."""
+def points(about: dict) -> list[str]:
+    return [f"{100 * about[kind]:.1f}" for kind in KINDS]
+
+
+def role_table(heads: list[dict]) -> tuple[str, list]:
+    shown = [about for about in heads if about["role"] != "not needed alone; brings no carry"]
+    rows = [
+        [about["label"], about["looks_at"], *points(about), f"{100 * about['most_flips']['share']:.0f}", about["role"]]
+        for about in shown
+    ]
+    rows.append([f"{len(heads) - len(shown)} others", "", "", "", "", "not needed alone; brings no carry"])
+    return "head|looks at|points lost, zero|mean|% flipped at most|role", rows
+
+
+def lesson_tables(lessons: dict) -> list[tuple[str, list]]:
+    signal, moves, spare = lessons.values()
+    tables = []
+    if signal:
+        digits = ", ".join(f"{digit} {100 * lost:.0f}" for digit, lost in signal["digits_lost"].items())
+        row = [signal["label"], *points(signal), f"{100 * signal['most_flips']['share']:.0f}%", digits]
+        tables.append(("needed, but brings nothing|points lost, zero|mean|flips at most|digits lost", [row]))
+    if moves:
+        cells = [f"{100 * moves['attention'][key]:.0f}%" for key in ("moved", "moved_without_carry")]
+        row = [moves["label"], moves["group"], *cells, percent(moves["flips"])]
+        tables.append(("attention moves, nothing flips|carry into|moved|by a digit alone|flips", [row]))
+    if spare:
+        wrong = [percent(spare["wrong_without"][kind]) for kind in KINDS]
+        row = [spare["label"], spare["group"], percent(spare["flips"]), " / ".join(points(spare)), *wrong]
+        header = "flips, but is not needed|carry into|flips|test points lost, zero / mean"
+        tables.append((f"{header}|wrong on these pairs, zero|mean", [row]))
+    return tables
+
+
+def claim_table(claims: dict) -> tuple[str, list]:
+    rows = []
+    for name, part in claims["layers_and_feed_forward"].items():
+        flips = "" if part["most_flips"] is None else f"{100 * part['most_flips']:.0f}"
+        rows.append([short_name(name), *points(part), flips])
+    return "whole module|points lost, zero|mean|% flipped at most", rows
+
+
+def in_detail(results: dict) -> dict[str, str]:
+    """Four heads with different roles, and in words what each does."""
+    heads = {about["head"]: about for about in results["heads"]}
+    cross = [about for about in results["heads"] if ".cross." in about["head"]]
+    wanted = [about["head"] for about in results["heads"] if about["reading"] == NEEDED and about["label"][0] == "E"][
+        :1
+    ]
+    wanted.append(max(cross, key=lambda about: about["most_flips"]["share"])["head"])
+    wanted += [lesson["head"] for lesson in results["lessons"].values() if lesson]
+    chosen = list(dict.fromkeys([*wanted, *heads]))[:4]
+    return {head: words(heads[head]) for head in chosen}
+
+
+def words(about: dict) -> str:
+    zero, mean = points(about)
+    flips, need, (looks, kind) = about["most_flips"], about["role"].split("; "), about["looks_at"].split(", ")
+    lines = [f"looks at {looks},", kind, "points lost without it:", f"  zero {zero}, mean {mean}"]
+    lines.append(f"patched, flips {100 * flips['share']:.0f}% at most")
+    return "\n".join([*lines, *("→ " + text.replace(", but", ",\n    but") for text in need)])
+
+
+def run(context: Context, examples: dict, patterns: dict, *measured: dict) -> dict:
+    """Write carry/summary.json, carry/summary.txt and the figure, from the results of the modules in `collect`."""
     results = context.write("carry/summary.json", collect(*measured))
     write_text(context.output_dir / "carry/summary.txt", as_text(results))
+    path = context.output_dir / "attention_patterns/in_detail.png"
+    for outdated in (path, path.with_suffix(".svg")):
+        outdated.unlink(missing_ok=True)
+    if results["heads"]:
+        draw_in_detail(in_detail(results), patterns["mean"], examples["examples"], context.num_digits, path)
     return results
 
 
 def findings(results: dict) -> str:
-    return f"numbers on {len(results['groups'])} ways of a carry, side by side"
+    tables = [role_table(results["heads"]), *lesson_tables(results["lessons"])]
+    return "\n\n".join("\n".join(aligned(*table)) for table in tables)

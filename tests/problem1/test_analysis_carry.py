@@ -5,13 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.hooks import replace
-from problem1.analysis import attention_shift, patching, probes, summary
+from problem1.analysis import ablation, attention_statistics, patching, probes, roles, summary
 from problem1.analysis import carry_through_nines as nines
 from problem1.analysis.carry_pairs import all_groups, make_group
 from problem1.analysis.context import join, pick
 from problem1.analysis.interventions import InterventionRunner
-from problem1.dataset import carries, decoder_inputs, every_pair
+from problem1.dataset import decoder_inputs, every_pair
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import by_forward_hook, columns, one_hot
 
@@ -85,12 +84,12 @@ def test_patching_a_run_into_itself_changes_nothing():
 
 def test_patching_all_heads_gives_the_corrupted_run():
     model = analysis_models.adder()
-    pairs = patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))
+    pairs, _ = patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))
     flips, moved = pairs.effect(pairs.patch(model.head_names()))
     assert flips.all()
     torch.testing.assert_close(moved, torch.ones_like(moved), atol=1e-3, rtol=0)
     # All that the source tells comes through cross-attention: these heads alone must do the same.
-    cross = patching.stages(model.head_names())["all decoder cross"]
+    cross = patching.stages(model)["all decoder cross"]
     torch.testing.assert_close(pairs.effect(pairs.patch(cross))[1], moved, atol=1e-3, rtol=0)
     assert not pairs.effect({})[0].any()
     assert not pairs.effect(pairs.patch(model.head_names()) | pairs.freeze(model.head_names()))[0].any()
@@ -99,7 +98,7 @@ def test_patching_all_heads_gives_the_corrupted_run():
 def test_usable_pairs_are_chosen_without_running_them_again():
     model, calls = analysis_models.adder(), []
     handle = model.encoder[0].register_forward_hook(lambda *_: calls.append(1))
-    assert patching.make_experiment(model, make_group(2, target=1, nines=0, count=200)) is not None
+    assert patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))[0] is not None
     handle.remove()
     assert len(calls) == 2  # the clean run and the corrupted one
 
@@ -154,16 +153,25 @@ def test_what_others_bring_through_the_chosen_heads_does_not_count_as_theirs():
     assert found["heads"] == ["early"] and found["sufficiency"]["share"] == 1.0
 
 
-def test_one_position_is_patched_and_no_other():
-    model, sums = analysis_models.untrained(), analysis_models.rows(50)["test"]
-    outputs, before = torch.randn(50, 5, 16), torch.zeros(50, 5, 16)
-    after = replace(outputs, [3])(before)
-    assert torch.equal(after[:, 3], outputs[:, 3])
-    assert not after[:, [0, 1, 2, 4]].any() and not before.any()
-    # A decoder position after the target cannot reach it: patching there must not move it.
-    pairs = experiment(model, sums, pick(sums, torch.randperm(50)), target=0)
-    untouched = pairs.clean.logits(pairs.patch(["decoder.0.cross.head0"], slice(1, 3)))[:, 0]
-    torch.testing.assert_close(untouched, pairs.clean.recorded.logits[:, 0])
+def test_feed_forward_layers_are_patched_and_ablated_like_a_change_of_their_weights(context):
+    model, sums = context.model, context.rows["test"]
+    other = pick(sums, torch.randperm(len(sums), generator=torch.Generator().manual_seed(0)))
+    pairs = experiment(model, sums, other, target=1)
+    for name in ("encoder.0.feed_forward", "decoder.0.feed_forward"):
+        layer, kept = model.get_submodule(name).outer, {}
+        handle = layer.register_forward_hook(lambda _, x, output, kept=kept: kept.update(corrupted=output))
+        with torch.no_grad():
+            model(other.sources, decoder_inputs(other.targets))
+        handle.remove()
+        for interventions, value in ((pairs.patch([name]), kept["corrupted"]), ({name: torch.zeros_like}, 0.0)):
+            handle = layer.register_forward_hook(lambda _, x, output, value=value: output * 0 + value)
+            with torch.no_grad():
+                logits = model(sums.sources, decoder_inputs(sums.targets))
+            handle.remove()
+            torch.testing.assert_close(pairs.clean.logits(interventions), logits)
+    torch.testing.assert_close(pairs.clean.logits({}), pairs.clean.recorded.logits)  # nothing stays behind
+    with torch.no_grad():
+        torch.testing.assert_close(model(sums.sources, decoder_inputs(sums.targets)), pairs.clean.recorded.logits)
 
 
 @pytest.fixture(scope="module")
@@ -179,23 +187,37 @@ def test_patching_results_of_a_model_that_adds(patched):
     assert group["stages"]["all decoder cross"]["flips"]["share"] == 1.0
     found = group["minimal_sets"]["decoder cross"]
     assert found["sufficiency"]["share"] > 0.5 > found["complement_patched"]["share"]
-    assert len(group["positions"]["encoder.0.self.head0"]) == 5
-    assert len(group["positions"]["decoder.0.cross.head0"]) == 2  # later positions cannot matter
     low, high = group["heads"]["encoder.0.self.head0"]["logit_difference_interval_95"]
     assert low <= group["heads"]["encoder.0.self.head0"]["logit_difference"] <= high
 
 
-# --- attention shift ----------------------------------------------------------------------------------------------
-
-
-def test_a_pattern_that_does_not_move_has_no_shift(context):
+def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
     one = torch.softmax(torch.randn(6, 3, 5), -1)
-    assert not attention_shift.distance(one, one).any()
-    assert attention_shift.distance(one_hot([0, 1], 5), one_hot([0, 4], 5)).tolist() == [[0.0, 1.0]]
-    found = attention_shift.measure(context, make_group(2, target=1, nines=0, count=60))
-    assert set(found["heads"]) == set(context.heads)
-    first = found["heads"]["decoder.0.self.head0"]  # reads the same digits with and without the carry
+    assert not patching.distance(one, one).any()
+    assert patching.distance(one_hot([0, 1], 5), one_hot([0, 4], 5)).tolist() == [[0.0, 1.0]]
+    first = patched[0]["heads"]["decoder.0.self.head0"]["attention"]  # reads the same digits with and without the carry
     assert first["moved"] == pytest.approx(0, abs=1e-6) and first["difference"] == pytest.approx(0, abs=1e-6)
+    # The same from plain runs of the sums without and with the carry, and of the control, on the pairs not chosen on.
+    group = make_group(2, target=1, nines=0, count=patching.PAIRS)
+    runs = [InterventionRunner(context.model, part) for part in (group.without, group.carrying, group.control)]
+    right = [(run.recorded.logits.argmax(-1) == run.sums.targets)[:, 1] for run in runs[:2]]
+    rows = (right[0] & right[1]).nonzero().flatten()[1::2]
+    without, carrying, control = (run.recorded.patterns["decoder.0.cross.head1"][rows, 1] for run in runs)
+    found = patched[0]["heads"]["decoder.0.cross.head1"]["attention"]
+    assert found["moved"] == pytest.approx((without - carrying).abs().sum(-1).mean().item() / 2, abs=1e-5)
+    assert found["moved_without_carry"] == pytest.approx((without - control).abs().sum(-1).mean().item() / 2, abs=1e-5)
+
+
+def test_ablation_on_the_pairs_counts_digits_that_were_right(context, patched):
+    group = make_group(2, target=1, nines=0, count=patching.PAIRS)
+    clean, _ = group.clean_and_corrupted()
+    usable = patching.make_experiment(context.model, group)[1]
+    clean = pick(clean, usable)
+    for head in context.heads:
+        wrong = by_forward_hook(context.model, clean, {head: 0.0}).argmax(-1)[:, 1] != clean.targets[:, 1]
+        found = patched[0]["heads"][head]["wrong_without"]
+        assert found["zero"]["share"] == pytest.approx(wrong.double().mean().item())
+        assert found["mean"]["n"] == len(clean)
 
 
 # --- prefixes -----------------------------------------------------------------------------------------------------
@@ -257,7 +279,7 @@ def test_frozen_self_attention_equals_an_independent_implementation(context):
 # --- probes -------------------------------------------------------------------------------------------------------
 
 
-def test_probes_find_what_is_there_and_nothing_in_shuffled_labels():
+def test_probes_find_what_is_there_and_nothing_else():
     generator = torch.Generator().manual_seed(0)
     vectors = torch.randn(3, 1, 2_000, 10, generator=generator)  # three layers, one position
     labels = (vectors[1, 0, :, 4] > 0.3).float().unsqueeze(1)  # only in the second layer, on one axis
@@ -265,35 +287,50 @@ def test_probes_find_what_is_there_and_nothing_in_shuffled_labels():
     fitted, scored = probes.prepare(vectors[:, :1_500], vectors[:, 1_500:])
     found = probes.accuracy(scored, probes.fit(fitted, labels[:1_500]), labels[1_500:])[:, 0]
     assert found[1] > 0.97 and found[[0, 2]].max() < 0.7
-    shuffled = labels[torch.randperm(2_000, generator=generator)]
-    control = probes.accuracy(scored, probes.fit(fitted, shuffled[:1_500]), shuffled[1_500:])
-    assert control.max() < 0.7
+
+
+def test_the_control_measures_what_a_probe_can_memorise():
+    """Random labels of digit pairs: read off a vector with an axis for each pair, not off two digits."""
+    test = every_pair(2)
+    labels = probes.random_labels(test)
+    pairs = {}
+    for row, (a, b) in enumerate(zip(*(operand[:, 1].tolist() for operand in test.operands()), strict=True)):
+        assert pairs.setdefault((a, b), labels[row, 1].item()) == labels[row, 1].item()
+    assert len(pairs) == 100 and 30 < sum(pairs.values()) < 70
+    a, b = (operand[:, 1] for operand in test.operands())
+    one_axis_each = torch.nn.functional.one_hot(10 * a + b, 100).float()
+    two_digits = torch.stack([a, b], 1).float()
+    for vectors, low, high in ((one_axis_each, 0.99, 1.01), (two_digits, 0.4, 0.75)):
+        ready, _ = probes.prepare(*[vectors.view(1, len(test), 1, -1)] * 2)
+        assert low < probes.accuracy(ready, probes.fit(ready, labels[:, 1:]), labels[:, 1:]).item() < high
+
+
+def test_the_best_guess_from_one_digit():
+    """A column of 5 and 5 to 9 carries: the larger a digit, the surer. For ones the best rule is a >= 5: 75 of 100."""
+    test = every_pair(2)
+    tens, ones = probes.guess_from_one_digit(test, test)
+    assert ones == pytest.approx(0.75) and 0.7 < tens < 0.85
 
 
 def test_residuals_are_the_models_own(context):
     model, sums = context.model, context.rows["test"]
     found = probes.residuals(model, sums)
     with torch.no_grad():
-        logits = model.output(model.decoder_norm(found["decoder"][-1]))
-        torch.testing.assert_close(logits, model(sums.sources, decoder_inputs(sums.targets)))
-        torch.testing.assert_close(model.encoder_norm(found["encoder"][-1]), model.encode(sums.sources))
-        torch.testing.assert_close(found["encoder"][0], model.embed(sums.sources))
-    assert found["encoder"].shape == (2, len(sums), 5, 32) and found["decoder"].shape == (2, len(sums), 3, 32)
+        torch.testing.assert_close(model.encoder_norm(found[-1]), model.encode(sums.sources))
+        torch.testing.assert_close(found[0], model.embed(sums.sources))
+    assert found.shape == (2, len(sums), 5, 32)
 
 
 def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(context):
     results = probes.measure(context)
     assert results["carries"] == ["out of the tens", "out of the ones"]
-    encoder = torch.tensor(results["sides"]["encoder"]["accuracy"])
-    assert encoder.shape == (2, 2, 5) and (encoder > 0.4).all()
-    assert encoder[:, -1].max() > encoder[:, 0].max()  # a digit alone does not tell the carry, later layers do
-    share = carries(context.rows["test"])[:, 1].double().mean().item()
-    assert results["majority"][1] == pytest.approx(max(share, 1 - share), abs=0.02)
-    assert torch.tensor(results["sides"]["decoder"]["control_held_out"]).max() < 0.75
-    first = probes.first_readable({**results, "sides": {"encoder": {"layers": ["x", "y"], "accuracy": [
-        [[0.5] * 5, [0.5, 0.6, 0.5, 0.97, 0.5]], [[0.9] * 5, [0.94] * 5]
-    ]}}})  # fmt: skip
-    assert (first[0]["first_layer"], first[0]["position"]) == ("y", "b 10") and first[1]["first_layer"] is None
+    found = torch.tensor(results["accuracy"])
+    assert found.shape == torch.tensor(results["control"]).shape == (2, 2, 5) and (found > 0.4).all()
+    assert found[:, -1].max() > max(results["one_digit"]) > max(results["majority"])
+    planted = {"accuracy": [[[0.5] * 5, [0.5, 0.6, 0.5, 0.97, 0.5]], [[0.9] * 5, [0.94] * 5]]}
+    first = probes.first_readable(results | planted)
+    assert (first[0]["first_layer"], first[0]["position"]) == ("after encoder.0", "b 10")
+    assert first[1]["first_layer"] is None
 
 
 def test_no_pair_is_scored_that_a_probe_was_fitted_on():
@@ -304,31 +341,86 @@ def test_no_pair_is_scored_that_a_probe_was_fitted_on():
         assert not any(tuple(row) in rows for row in scored.sources.tolist())
 
 
-# --- summary ------------------------------------------------------------------------------------------------------
+# --- roles and summary ------------------------------------------------------------------------------------------
 
 
-def test_the_summary_holds_the_numbers_of_the_others(context, patched):
+@pytest.fixture(scope="module")
+def everything(context, patched):
+    lost = {"meaningful": True, "layers": ablation.about_layers(context), **ablation.about_heads(context)}
+    return lost, {"prunable": None}, attention_statistics.measure(context), {"groups": patched}
+
+
+def test_the_summary_holds_the_numbers_of_the_others(context, patched, everything):
     prefixes = nines.measure(context)
-    shift = {"groups": [attention_shift.measure(context, group) for group in all_groups(2, 60)]}
-    drops = {"a": (0.8, 0.7), "b": (0.6, 0.001), "c": (0.0, 0.0)}
-    heads = {head: {"zero": {"drop": zero}, "mean": {"drop": mean}} for head, (zero, mean) in drops.items()}
-    lost = {"meaningful": True, "heads": heads, "ranking": list(heads)}
-    about = {"meaningful": True, "warning": None}
-    found = about | summary.collect(
-        lost, {"prunable": None}, {"groups": patched}, probes.measure(context), prefixes, shift
-    )
-    assert found["mean_suffices"] == ["b"]
+    found = summary.collect(*everything, probes.measure(context), prefixes) | {"meaningful": True, "warning": None}
     tens, through = found["groups"]
     assert tens["minimal_sets"] == patched[0]["minimal_sets"] and tens["prefix_conflict"] is None
     assert through["prefix_conflict"] == prefixes["prefix_conflict"][0]
-    head = tens["attention_shift"]["head"]
-    assert tens["attention_shift"]["flips"] == patched[0]["heads"][head]["flips"]
+    assert [about["head"] for about in found["heads"]] == everything[0]["ranking"]
+    for about in found["heads"]:
+        flips = [group["heads"][about["head"]]["flips"]["share"] for group in patched]
+        assert about["most_flips"]["share"] == max(flips)
+        assert about["zero"] == everything[0]["heads"][about["head"]]["zero"]["drop"]
+    assert set(found["claims"]["layers_and_feed_forward"]) == {
+        *("encoder.0.self", "decoder.0.self", "decoder.0.cross", "decoder.0.attention"),
+        *("encoder.0.feed_forward", "decoder.0.feed_forward"),
+    }
     text = summary.as_text(found)
     for group in patched:
-        cell = group["minimal_sets"]["decoder cross"]
-        line = next(line for line in text.splitlines() if line.startswith(group["name"]))
-        assert f"{100 * cell['sufficiency']['share']:.1f} (" in line and line.endswith(", ".join(cell["heads"]))
-    assert "80.00" in text and "all others (1)" in text
+        share = group["minimal_sets"]["decoder cross"]["sufficiency"]["share"]
+        assert any(line.startswith(group["name"]) and f"{100 * share:.1f}% (" in line for line in text.splitlines())
+    assert "D0.cross." in text and "decoder.0.cross" not in text
+    assert 1 <= len(summary.in_detail(found)) <= 4
+
+
+def planted_head(zero: float, mean: float, flips: float, moves: float) -> tuple[dict, dict]:
+    """A head by its ablation, and by its patching in one group of 100 pairs."""
+    kinds = {kind: {"drop": drop, "by_digit": {"ones": 1 - drop}} for kind, drop in (("zero", zero), ("mean", mean))}
+    flips = {"share": flips, "interval_95": [max(0.0, flips - 0.02), flips + 0.02], "n": 100}
+    return kinds, {"flips": flips, "attention": {"difference": moves}, "wrong_without": {}}
+
+
+def test_roles_and_lessons_follow_from_the_numbers():
+    planted = {
+        "encoder.0.self.head0": planted_head(0.9, 0.8, 0.1, 0.0),
+        "decoder.0.self.head0": planted_head(0.5, 0.0, 0.0, 0.1),  # a position signal
+        "decoder.0.self.head1": planted_head(0.0, 0.0, 0.0, 0.6),  # looks elsewhere, to no effect
+        "decoder.0.cross.head0": planted_head(0.0, 0.0, 0.9, 0.3),  # enough, but not needed
+    }
+    heads = {head: kinds for head, (kinds, _) in planted.items()}
+    lost = {"heads": heads, "ranking": list(heads), "baseline": {"by_digit": {"ones": 1.0}}}
+    attends = {"description": "x, positional", "main_target": "lower column", "shape": "vertical"}
+    stage = {"flips": {"share": 0.0}, "logit_difference": 0.0}
+    group = {"name": "tens, straight", "pairs": 100, "stages": {"all decoder self": stage}}
+    group["heads"] = {head: measured for head, (_, measured) in planted.items()}
+    layers = {"parts": {f"{name}": heads["encoder.0.self.head0"] for name in ("encoder.0.self", "decoder.0.attention")}}
+    found = roles.collect(lost, layers, {"heads": dict.fromkeys(heads, attends)}, [group])
+    assert [about["role"] for about in found["heads"]] == [
+        "needed; takes part in a carry",
+        "needed, but its mean suffices; brings no carry",
+        "not needed alone; brings no carry",
+        "not needed alone; brings a carry",
+    ]
+    assert [lesson["label"] for lesson in found["lessons"].values()] == ["D0.self.0", "D0.self.1", "D0.cross.0"]
+    assert found["lessons"]["needed_but_brings_nothing"]["digits_lost"] == {"ones": 0.5}
+    assert found["claims"]["lower_digit"]["bring_a_carry_and_look_there"] == ["D0.cross.0"]
+    assert found["claims"]["vertical_and_diagonal"]["vertical"]["needed"] == ["E0.0"]
+    nothing = roles.collect(lost, layers, {"heads": dict.fromkeys(heads, attends)}, [])["lessons"]
+    assert nothing["flips_but_is_not_needed"] is None
+
+
+def test_statements_are_counted_over_models(context, monkeypatch):
+    monkeypatch.setattr(patching, "PAIRS", 100)
+    found = roles.measure(context.model, context.rows)
+    listed = [label for kind in found["critical"].values() for label in kind]
+    assert len(set(listed)) == len(listed) and set(listed) <= set(found["roles"]) and len(found["roles"]) == 6
+    other = found | {"prunable": found["prunable"] | {"alone": 3, "together": 3}}
+    found = found | {"prunable": found["prunable"] | {"alone": 3, "together": 2}}
+    counted = roles.across({"a": found, "b": other, "fails": {"meaningful": False}})
+    entry = next(entry for entry in counted if entry["statement"].startswith("fewer heads can go together"))
+    assert entry["holds_in"] == ["a"] and (entry["k"], entry["n"]) == (1, 2)
+    untrained = roles.measure(analysis_models.untrained(), analysis_models.rows())
+    assert untrained == {"meaningful": False}
 
 
 def test_pairs_that_a_model_gets_wrong_are_not_measured(tmp_path):

@@ -8,7 +8,6 @@ import torch
 from problem1.analysis import (
     ablation,
     attention_maps,
-    attention_shift,
     attention_statistics,
     carry_through_nines,
     examples,
@@ -30,7 +29,6 @@ def small(monkeypatch):
         (pruning, "FRESH", 100),
         (pruning, "DRAWS", 2),
         (carry_through_nines, "PAIRS", 40),
-        (attention_shift, "PAIRS", 40),
         (probes, "FITTED_ON", 200),
     ):
         monkeypatch.setattr(module, name, value)
@@ -39,8 +37,9 @@ def small(monkeypatch):
 
 
 def single_ablations(context: Context) -> dict:
-    lost = ablation.measure(context)
-    return {"lost": lost, "curves": pruning.measure(context, lost)["curves"]["mean"]["greedy"]}
+    lost = ablation.about_heads(context)
+    curves = pruning.measure(context, lost)["curves"]["zero"]["greedy"]
+    return {"lost": lost, "layers": ablation.about_layers(context), "curves": curves}
 
 
 ANALYSES = {
@@ -55,7 +54,6 @@ ANALYSES = {
     "patching": lambda context: patching.measure(context, make_group(2, target=1, nines=0, count=120)),
     "probes": probes.measure,
     "nines": carry_through_nines.measure,
-    "shift": lambda context: attention_shift.measure(context, make_group(2, target=1, nines=0, count=40)),
 }
 
 

@@ -82,7 +82,8 @@ def test_runs_in_batches_and_with_memories_used_again_give_what_one_plain_pass_g
         expected = by_forward_hook(model, sums, dict.fromkeys(interventions, 0.0))
         torch.testing.assert_close(runner.logits(interventions), expected)
     patterns, outputs = runner.recorded.patterns, runner.recorded.outputs
-    assert set(patterns) == set(outputs) == set(model.head_names())
+    assert set(patterns) == set(model.head_names())
+    assert set(outputs) == {*model.head_names(), "encoder.0.feed_forward", "decoder.0.feed_forward"}
     assert patterns[decoder].shape == (100, 3, 5)
     torch.testing.assert_close(patterns[decoder].sum(-1), torch.ones(100, 3))
 
@@ -117,7 +118,7 @@ def test_a_misspelt_head_is_an_error_and_no_silent_nothing(model, sums):
 def test_ablation_results_equal_those_of_an_independent_implementation(tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     test = context.rows["test"]
-    results = ablation.measure(context)
+    results = ablation.about_heads(context)
     means = {}
     for head in context.heads:
         module, own = columns(context.model, head)
@@ -168,7 +169,7 @@ class HalfRight(torch.nn.Module):
 
 def test_intervals_of_losses_are_those_of_pairs_of_runs(tmp_path):
     """A baseline of 50% is not exact, but a head whose ablation changes nothing loses exactly nothing."""
-    results = ablation.measure(analysis_models.context(HalfRight(), tmp_path, count=400))
+    results = ablation.about_heads(analysis_models.context(HalfRight(), tmp_path, count=400))
     assert 0.4 < results["baseline"]["accuracy"] < 0.6
     useless, useful = (results["heads"][head]["zero"] for head in ("encoder.0.self.head0", "encoder.0.self.head1"))
     assert useless["drop"] == 0 and useless["drop_interval_95"] == [0.0, 0.0]
@@ -191,24 +192,23 @@ class TwoThatStandInForEachOther:
 
 
 def test_heads_that_can_go_alone_but_not_together_are_told_apart():
-    interventions = dict.fromkeys("abcd", zero)
-    progress = type("Progress", (), {"update": lambda self: None})()
-    runner = TwoThatStandInForEachOther()
-    order = pruning.greedy_order(runner, interventions, progress)
+    runner, heads = TwoThatStandInForEachOther(), list("abcd")
+    order = pruning.greedy_order(runner, heads)
     assert order[:2] == ["a", "c"]  # by its loss alone b would come before c, but not once a is gone
-    curve = pruning.along(runner, interventions, order)
+    curve = pruning.along(runner, order)
     assert [point["share"] for point in curve] == [1.0, 1.0, 1.0, 0.0, 0.0]
-    alone = {head: {"zero": {"drop": 1.0 if head == "d" else 0.0, "loss_increase": 0.0}} for head in interventions}
+    alone = {head: {"drop": 1.0 if head == "d" else 0.0, "loss_increase": 0.0} for head in heads}
     curves = {
         "greedy": {"exact_match": curve},
-        "by_ablation": {"exact_match": pruning.along(runner, interventions, ["a", "b", "c", "d"])},
-        "random": [[1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]],
+        "all_harmless": {"share": 0.0},
+        "random": [[1.0, 0.995, 0.0, 0.0], [1.0, 0.9999, 0.9999, 0.0]],
     }
-    found = pruning.prunable({"heads": alone, "baseline": {"accuracy": 1.0}}, curves, "zero")
+    found = pruning.prunable(alone, curves)
     assert (found["alone"], found["together"]) == (3, 2)
     assert (found["alone_share"], found["together_share"]) == (0.75, 0.5)
-    assert found["exact_match_without_all_of_those"] == 0.0
-    assert found["together_by_ablation"] == 1 and found["together_random_median"] == 0.5
+    assert found["exact_match_without_all_of_those"] == 0.0 and found["together_random_harmless_median"] == 1.5
+    medians = {name: entry["random_harmless_median"] for name, entry in found["by_threshold"].items()}
+    assert medians == {"one_point": 1.5, "tenth_of_a_point": 1, "no_error": 0}
 
 
 def test_a_removed_head_equals_zeroing_it_and_stays_out_while_training_goes_on():
@@ -253,14 +253,14 @@ PLANTED = [
     ("encoder.0.self.head0", [0, 1, 2, 3, 4], 5, {"own position": 1, "same column": 0, "operator": 0.2}),
     ("encoder.0.self.head0", [3, 4, 2, 0, 1], 5, {"own position": 0.2, "same column": 1, "lower column": 0}),
     ("encoder.0.self.head0", [3, 4, 2, 3, 4], 5, {"same column": 0.5}),
-    ("decoder.0.cross.head1", [2, 0, 1], 5, {"same column": 1, "larger digit": 0.5, "smaller digit": 0.5}),
-    ("decoder.0.cross.head1", [2, 3, 1], 5, {"larger digit": 1, "smaller digit": 0}),
-    ("decoder.0.cross.head1", [2, 0, 2], 5, {"larger digit": 0, "smaller digit": 0.5}),
+    ("decoder.0.cross.head1", [2, 0, 1], 5, {"same column": 1, "diagonal": 2 / 3}),
+    ("decoder.0.cross.head1", [2, 2, 2], 5, {"operator": 1, "vertical": 1, "diagonal": 1 / 3}),
     ("encoder.0.self.head0", [1, 2, 2, 4, 2], 5, {"lower column": 1, "operator": 0.6}),
     ("decoder.0.cross.head1", [2, 0, 4], 5, {"same column": 1, "lower column": 0, "operator": 1 / 3}),
     ("decoder.0.cross.head1", [2, 1, 0], 5, {"same column": 0, "lower column": 1}),
     ("decoder.1.self.head0", [0, 0, 0], 3, {"start token": 1, "own position": 0, "earlier outputs": 0}),
     ("decoder.1.self.head0", [0, 1, 1], 3, {"start token": 0, "own position": 0.5, "earlier outputs": 1}),
+    ("decoder.1.self.head0", [0, 1, 2], 3, {"own position": 1, "diagonal": 1, "vertical": 0.5}),
 ]
 
 
@@ -292,6 +292,7 @@ def test_descriptions_follow_from_the_numbers():
 
     assert described(same_column=0.9, lower_column=0.1)["description"] == "same column (0.90), content-dependent"
     assert described(same_column=0.9, variability=0.01)["kind"] == "positional"
-    assert "its smaller digit" in described(same_column=0.9, smaller_digit=0.8, larger_digit=0.1)["description"]
+    assert described(same_column=0.9, vertical=0.8, diagonal=0.1)["shape"] == "vertical"
+    assert described(same_column=0.9, vertical=0.6)["shape"] is None
     assert described(operator=0.3, same_column=0.2)["main_target"] == "no main target"
     assert described(same_column=0.9, entropy=0.95)["main_target"] == "uniform"

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from lab.files import UserError, write_bytes
+from lab.hooks import short_name
 from problem1 import analyze
 from problem1.analysis import (
     ablation,
     attention_maps,
-    attention_shift,
     carry_through_nines,
     examples,
     exhaustive,
@@ -24,6 +24,7 @@ from problem1.dataset import every_pair, random_pairs
 from problem1.generate_data import write_rows
 from problem1.trained import load_model
 from tests.problem1 import analysis_models
+from tests.problem1.test_analysis_heads import by_forward_hook
 
 SCRIPT = "problem1/analyze.py"
 PROMISED = [
@@ -32,8 +33,8 @@ PROMISED = [
     "attention_patterns/patterns.json",
     "attention_patterns/overview.png",
     "head_analysis/ablation_results.json",
+    "head_analysis/layers.json",
     "head_analysis/head_importance.png",
-    "head_analysis/ablation_by_class.png",
     "head_analysis/head_importance_ranking.txt",
     "head_analysis/head_specialization.json",
     "head_analysis/head_specialization.png",
@@ -43,9 +44,6 @@ PROMISED = [
     "carry/probes.json",
     "carry/probes.png",
     "carry/nines.json",
-    "carry/nines.png",
-    "carry/attention_shift.json",
-    "carry/attention_shift.png",
     "carry/summary.json",
     "carry/summary.txt",
 ]
@@ -86,13 +84,13 @@ def pngs_are_whole(folder) -> int:
 
 def test_everything_that_is_promised_is_written_and_hangs_together(script, data, tmp_path):
     stdout, out = run_whole(script, analysis_models.adder(), data, tmp_path)
-    also = ["head_analysis/pruned.json", "carry/patching_heads.png", "carry/patching_positions.png"]
+    also = ["head_analysis/pruned.json", "carry/patching_heads.svg", "attention_patterns/in_detail.svg"]
     for name in PROMISED + also:
         assert (out / name).is_file(), name
     heads = analysis_models.adder().head_names()
     for head in heads:
         assert (out / f"attention_patterns/{head}.png").is_file()
-    assert pngs_are_whole(out) >= len(heads) + 2 * 2 + 7
+    assert pngs_are_whole(out) >= len(heads) + 2 * 2 + 6
 
     results = read(out, "head_analysis/ablation_results.json")
     assert results["meaningful"] is True and results["warning"] is None
@@ -103,10 +101,9 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     accuracy = (written == test.targets).all(1).double().mean().item()
     assert results["baseline"]["accuracy"] == pytest.approx(accuracy)
     curves = read(out, "head_analysis/pruning_curve.json")["curves"]
-    for kind in ("zero", "mean"):
-        points, order = curves[kind]["by_ablation"]["exact_match"], curves[kind]["by_ablation"]["order"]
-        assert points[0]["share"] == pytest.approx(accuracy) and len(points) == len(heads) + 1
-        assert points[1]["share"] == pytest.approx(results["heads"][order[0]][kind]["accuracy"])
+    greedy = curves["zero"]["greedy"]
+    assert greedy["exact_match"][0]["share"] == pytest.approx(accuracy) and len(greedy["exact_match"]) == len(heads) + 1
+    assert greedy["exact_match"][1]["share"] == pytest.approx(results["heads"][greedy["order"][0]]["zero"]["accuracy"])
     pruned = read(out, "head_analysis/pruned.json")
     assert set(pruned["removed"]) | set(pruned["remaining"]) == set(heads)
     shown = read(out, "examples/examples.json")["examples"]
@@ -121,7 +118,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     lines = stdout.splitlines()
     for head in results["ranking"][:3]:
         drop = f"{100 * results['heads'][head]['zero']['drop']:.2f}"
-        assert any(head in line and drop in line for line in lines)
+        assert any(short_name(head) in line and drop in line for line in lines)
     assert f"{len(results['harmless_alone']['zero'])} of {len(heads)} heads" in stdout
     for name in ("verification.json", "carry/patching.json", "carry/summary.txt"):
         assert any(line.endswith(name) for line in lines), name
@@ -170,13 +167,15 @@ def test_a_model_that_cannot_add_is_called_so_everywhere(script, data, tmp_path)
 @pytest.mark.parametrize("num_digits", [1, 19])
 def test_operands_of_one_digit_and_of_more_than_fit_an_integer(tmp_path, monkeypatch, capsys, num_digits):
     """81 pairs in all, each of which training has shown; and numbers beyond 2^63."""
-    for module, name, value in ((exhaustive, "SAMPLES", 200), (patching, "PAIRS", 60), (attention_shift, "PAIRS", 20)):
+    for module, name, value in ((exhaustive, "SAMPLES", 200), (patching, "PAIRS", 60)):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(carry_through_nines, "PAIRS", 20)
     monkeypatch.setattr(probes, "FITTED_ON", 100)
     if num_digits == 19:  # figures of 39 × 39 cells take long
         for module in (attention_maps, examples):
-            monkeypatch.setattr(module, "save", lambda figure, path, _: (write_bytes(path, b""), plt.close(figure)))
+            monkeypatch.setattr(
+                module, "save", lambda figure, path, *_, **__: (write_bytes(path, b""), plt.close(figure))
+            )
     rows = dict.fromkeys(("train", "val", "test"), every_pair(1) if num_digits == 1 else random_pairs(19, 60, seed=0))
     context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path)
     analyze.analyse(context, 1)
@@ -255,7 +254,7 @@ def figures(monkeypatch):
     """Figures as they are when they would be written, open for inspection."""
     caught = {}
     for module in (attention_maps, examples, ablation):
-        monkeypatch.setattr(module, "save", lambda figure, path, caption=None: caught.update({path.name: figure}))
+        monkeypatch.setattr(module, "save", lambda figure, path, *_, **__: caught.update({path.name: figure}))
     yield caught
     plt.close("all")
 
@@ -274,27 +273,33 @@ def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
     assert labels(panels[0].xaxis) == ["<s>", "hundreds", "tens"]
     assert labels(panels[1].xaxis) == ["<s>", *example["prediction"][:2]]
     for axes in panels:
-        assert axes.get_xlabel() and axes.images[0].get_clim() == (0, 1)
-        shown = axes.images[0].get_array()
+        assert axes.collections[0].get_clim() == (0, 1)
+        shown = axes.collections[0].get_array()
         assert shown.mask.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
     panels = figures["encoder.png"].axes[:2]
     assert labels(panels[0].yaxis) == ["a 10", "a 1", "+", "b 10", "b 1"]
     assert labels(panels[1].xaxis) == labels(panels[1].yaxis) == ["4", "5", "+", "5", "5"]
     examples.draw_example(example, tmp_path / "example.png", "")
-    titles = " ".join(axes.get_title() for axes in figures["example.png"].axes)
+    drawn = figures["example.png"]
+    titles = " ".join(axes.get_title() for axes in drawn.axes)
     assert all(f"writes {digit}" in titles for digit in example["prediction"])
+    removed = drawn.axes[-1]  # the digits written without each head, as an ablated model writes them
+    assert labels(removed.xaxis) == [short_name(head) for head in context.heads]
+    ablated = by_forward_hook(context.model, sums_of([(45, 55)], 2), {"decoder.0.cross.head0": 0.0}).argmax(-1)[0]
+    assert example["without_head"]["decoder.0.cross.head0"] == "".join(map(str, ablated.tolist()))
 
 
-def test_importance_figure_shows_every_head_with_both_kinds_and_their_intervals(figures, tmp_path):
+def test_importance_figure_shows_heads_by_rank_with_both_kinds(figures, tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     results = ablation.run(context)
     axes = figures["head_importance.png"].axes[0]
-    assert labels(axes.yaxis) == context.heads[::-1] and "points" in axes.get_xlabel()
-    bars = [patch.get_width() for patch in axes.patches]
-    expected = [100 * results["heads"][head][kind]["drop"] for kind in ("zero", "mean") for head in context.heads[::-1]]
-    assert bars == pytest.approx(expected)
-    assert len(axes.collections) >= 2  # the intervals
-    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"zero ablation", "mean ablation"}
+    shown = [
+        head for head in results["ranking"] if max(abs(results["heads"][head][k]["drop"]) for k in ("zero", "mean"))
+    ]
+    assert labels(axes.yaxis) == [short_name(head) for head in shown] and "points" in axes.get_xlabel()
+    for container, kind in zip(axes.containers, ("zero", "mean"), strict=True):
+        expected = [100 * results["heads"][head][kind]["drop"] for head in shown]
+        assert container[0].get_xdata() == pytest.approx(expected) and container.get_label() == f"{kind} ablation"
 
 
 def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):
