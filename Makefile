@@ -12,7 +12,7 @@ P1 := problem1/results
 P2 := problem2/results
 SCHEMES := sinusoidal learned none randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
-.PHONY: all problem1 text problem2 report readme seeds study contradictions bench faults grade test clean help
+.PHONY: all problem1 text problem2 report readme seeds study contradictions bench faults grade autograder test clean help
 .DELETE_ON_ERROR:
 
 all: $(VENV)/ready  ## everything below but the longer studies
@@ -101,6 +101,9 @@ faults: | $(VENV)/ready  ## kills, full disks and malformed files against every 
 
 grade: | $(VENV)/ready  ## these results against what is expected; others: python -m grading FOLDER
 	$(PY) -m grading
+
+autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results, runs nothing of them
+	$(PY) -m grading.autograder
 
 test: $(VENV)/ready  ## the whole test suite
 	$(VENV)/bin/ruff check .

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import runpy
 import signal
 import subprocess
@@ -11,7 +12,6 @@ import sys
 import traceback
 from collections import Counter
 from pathlib import Path
-from threading import Lock
 
 import torch
 from PIL import Image
@@ -19,17 +19,17 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = Path(__file__).resolve().parent / "child"
 LIMIT, LIMIT_HERE = 240, 20  # seconds that a process may take, and a script within this process
+MEMORY = 4 * 2**30  # bytes of address space that a script within this process may take; Linux alone has this bound
 
 
 class Tally:
     """What was tried, counted by name, and what went wrong, in sentences."""
 
     def __init__(self):
-        self.counts, self.failures, self.lock = Counter(), [], Lock()
+        self.counts, self.failures = Counter(), []
 
     def count(self, *names: str) -> None:
-        with self.lock:
-            self.counts.update(names)
+        self.counts.update(names)
 
     def check(self, fine: object, complaint: str) -> None:
         if not fine:
@@ -72,9 +72,12 @@ def stop(number, frame):
 
 
 def call(command: list[str]) -> tuple[int, str]:
-    """The same within this process, as thousands of runs must be, and in at most LIMIT_HERE seconds."""
+    """The same within this process, as thousands of runs must be, in at most LIMIT_HERE seconds and MEMORY bytes."""
     out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace") for _ in range(2))
-    before, code = (sys.argv, [*sys.path]), 0
+    before, code, bound = (sys.argv, [*sys.path]), 0, resource.getrlimit(resource.RLIMIT_AS)
+    if (statm := Path("/proc/self/statm")).exists():
+        taken = int(statm.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, bound[1]))
     signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_HERE)
     try:
@@ -90,6 +93,7 @@ def call(command: list[str]) -> tuple[int, str]:
         code = errors.write(traceback.format_exc()) and 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, bound)
         sys.argv, sys.path[:] = before
     errors.flush()
     return code, errors.buffer.getvalue().decode()

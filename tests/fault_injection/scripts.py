@@ -36,16 +36,16 @@ INPUTS = {
 }
 # Every script that is disturbed, and how many kills it gets.
 JOBS = {
-    "problem1/generate_data.py --num-digits 40 --train-size 30000 --output-dir {out}": 6,
-    TRAIN1: 12,
-    ANALYZE1 + " --model-path {model1}/best_model.pth": 6,
+    "problem1/generate_data.py --num-digits 40 --train-size 30000 --output-dir {out}": 5,
+    TRAIN1: 9,
+    ANALYZE1 + " --model-path {model1}/best_model.pth": 5,
     PREDICT + " {model1}/best_model.pth": 2,
-    TRAIN_TEXT: 12,
-    ANALYZE_TEXT + " --model-path {model_text}/best_model.pth": 6,
-    "problem2/generate_data.py --train-size 30000 --generate-extrapolation --output-dir {out}": 6,
-    TRAIN2: 12,
+    TRAIN_TEXT: 9,
+    ANALYZE_TEXT + " --model-path {model_text}/best_model.pth": 5,
+    "problem2/generate_data.py --train-size 30000 --generate-extrapolation --output-dir {out}": 5,
+    TRAIN2: 9,
     ANALYZE2 + " --results-dir {model2} --data-dir {rows2}": 4,
-    STUDY + " --data-dir {rows2}": 4,
+    STUDY + " --data-dir {rows2}": 3,
     "{tree}/report/build.py --output {out}/report.pdf": 3,
     "-m grading {model1} --json {out}/grade.json": 3,
 }

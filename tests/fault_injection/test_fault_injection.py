@@ -37,7 +37,7 @@ def test_places_that_cannot_be_used(inputs, tmp_path):
 def test_malformed_files_are_refused_or_made_sense_of(inputs, tmp_path, name):
     tally = Tally()
     read(name, 8, inputs, tmp_path, tally)
-    assert not tally.failures and tally.counts["malformed files"] >= 8
+    assert not tally.failures and tally.counts["malformed inputs"] >= 8
 
 
 # --- would it notice? -------------------------------------------------------------------------------------------

@@ -6,19 +6,29 @@ from pathlib import Path
 import pytest
 
 from grading.ablations import read_ablation
-from grading.known_issues import HINTS
 from grading.layouts import read_log, read_table
-from grading.report import grade, load_expected
-from tests.grading.submissions import ABLATION, LOG, PROBLEM2, SHARES, TABLE, accuracies, change, load, valid, write
+from grading.report import grade
+from grading.submission import HINTS
+from tests.grading.submissions import (
+    ABLATION,
+    EXPECTED,
+    LOG,
+    PROBLEM2,
+    ROOT,
+    SHARES,
+    TABLE,
+    accuracies,
+    change,
+    load,
+    valid,
+    write,
+)
 from tests.grading.with_issues import CASES, flat_loss
 from tests.grading.with_layouts import ABLATIONS, OTHERS, TABLES
 
-ROOT = Path(__file__).resolve().parents[2]
-EXPECTED = [load_expected(ROOT / problem / "expected.json") for problem in ("problem1", "problem2")]
-
 
 def graded(folder: Path):
-    report = grade(folder, EXPECTED, {"problem1", "problem2"})
+    report = grade(folder, EXPECTED, required=True)
     json.dumps([report.plain(), report.gradescope()], allow_nan=False)
     return report
 
@@ -56,8 +66,8 @@ def test_every_layout_of_a_table_is_read_as_the_same_numbers(name, tmp_path):
     meant = load(valid(tmp_path), TABLE)
     write(tmp_path, TABLE, TABLES[name](meant))
     lengths = [int(n) for n in SHARES]
-    table = read_table(load(tmp_path, TABLE), {name: [] for name in meant}, lengths)
-    assert {name: {str(n): row[n] for n in lengths} for name, row in table.rows.items()} == meant
+    table, _ = read_table(load(tmp_path, TABLE), {name: [] for name in meant}, lengths)
+    assert {name: {str(n): row[n] for n in lengths} for name, row in table.items()} == meant
     all_points(tmp_path)
 
 
