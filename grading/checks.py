@@ -45,19 +45,18 @@ def check_any_file(item: dict, submission: Submission) -> Outcome:
     paths = submission.files.under(join(submission.place, item["file"][:-2]))
     if not paths:
         raise Unreadable("is missing")
-    problems = []
+    problems, message = [], f"{len(paths)} file{'s' if len(paths) > 1 else ''}"
     for path in paths[:50]:
-        issue = figure_issue(path, submission) if path.lower().endswith(".png") else None
         try:
-            if issue is None and not path.lower().endswith(".png"):
+            if not path.lower().endswith(".png"):
                 submission.files.text(path)
-            problems.append(issue.evidence if issue and issue.name != "copied-figure" else None)
+                return Outcome(1.0, message)
+            issue = figure_issue(path, submission)
+            if issue is None or issue.name == "copied-figure":
+                return Outcome(1.0, message, figure=path)
+            problems.append(issue.evidence)
         except Unreadable as reason:
             problems.append(str(reason))
-    if None in problems:
-        good = paths[problems.index(None)]
-        figure = good if good.lower().endswith(".png") else None
-        return Outcome(1.0, f"{len(paths)} file{'s' if len(paths) > 1 else ''}", figure=figure)
     return Outcome(0.0, f"{shown(paths[0].rsplit('/', 1)[-1])} {problems[0]}")
 
 

@@ -145,9 +145,9 @@ class Folder:
                 return image.convert("RGB")
         except Unreadable:
             raise
-        except PIL.Image.DecompressionBombError:
-            raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
         except Exception as error:  # a damaged picture can fail in any way
+            if isinstance(error, PIL.Image.DecompressionBombError):
+                raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
             raise Unreadable(f"is a damaged PNG image ({type(error).__name__})") from None
 
 

@@ -1,6 +1,5 @@
 """Grade one folder, and write the result as a table for people or as JSON for machines."""
 
-import json
 import shutil
 import textwrap
 from dataclasses import asdict, dataclass, field, replace
@@ -11,7 +10,7 @@ from grading.ablations import check_ablation
 from grading.folder import Folder, Unreadable, join
 from grading.submission import HINTS, Issue, Outcome, Submission, locate
 from grading.training import check_accuracy, check_checkpoint, check_log
-from lab.files import UserError, shown
+from lab.files import read_json, shown
 
 CHECKS = {
     "log": check_log,
@@ -122,10 +121,7 @@ def _wrapped(start: str, text: str, width: int) -> list[str]:
 
 
 def load_expected(path: Path) -> dict:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be used ({error}): restore it from the repository.") from None
+    return read_json(path, "restore it from the repository.")
 
 
 def grade(root: Path, problems: list[dict], required: bool = False) -> Report:

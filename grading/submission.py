@@ -46,7 +46,6 @@ class Submission:
     files: Folder
     place: str  # where this problem's results stand in the folder
     moved: dict[str, str] = field(default_factory=dict)  # files that stand elsewhere: name -> where
-    _parsed: dict = field(default_factory=dict)  # path -> content, or why it cannot be read
 
     def find(self, name: str) -> str:
         """The file's path. A file may stand elsewhere if no other file of its name is expected."""
@@ -66,17 +65,7 @@ class Submission:
         return found
 
     def json(self, name: str):
-        return self._parse(self.find(name))
-
-    def _parse(self, path: str):
-        if path not in self._parsed:
-            try:
-                self._parsed[path] = self.files.json(path)
-            except Unreadable as reason:
-                self._parsed[path] = reason
-        if isinstance(self._parsed[path], Unreadable):
-            raise self._parsed[path]
-        return self._parsed[path]
+        return self.files.json(self.find(name))
 
     def log(self, name: str, needed: bool = True) -> Log:
         """A training log; an empty one if it cannot be read and is not `needed`."""
@@ -91,13 +80,13 @@ class Submission:
         """Whether a file beside the table says of this model that it gives one answer for all rows."""
         for path in self.files.under(self.find(table).rpartition("/")[0], ".json")[:20]:
             try:
-                content = self._parse(path)
+                said = [
+                    " ".join(map(str, [*keys, leaf])).lower() for keys, leaf in leaves(self.files.json(path)) if leaf
+                ]
             except Unreadable:
                 continue
-            for keys, leaf in leaves(content):
-                said = " ".join(map(str, [*keys, leaf])).lower()
-                if leaf and name in said and COLLAPSED.search(said):
-                    return True
+            if any(name in text and COLLAPSED.search(text) for text in said):
+                return True
         return False
 
     def known_values(self, accuracy: float | None, what: str, cost: float) -> list[Issue]:

@@ -27,8 +27,8 @@ REPRODUCED = {  # causes that report/contradictions.json reproduces
 }
 
 
-def is_share(value: float | None) -> bool:
-    return value is not None and -1e-6 <= value <= 1 + 1e-6
+def is_share(value: float) -> bool:
+    return -1e-6 <= value <= 1 + 1e-6
 
 
 # --- logs --------------------------------------------------------------------------------------------------------
@@ -50,18 +50,17 @@ def check_log(item: dict, submission: Submission) -> Outcome:
 
 
 def _impossible(log: Log) -> list[Issue]:
-    issues, values = [], {"test_loss": log.test_loss, "test_acc": log.test_acc}
-    for name, series in log.series.items():
-        epochs = [epoch for epoch, value in enumerate(series, 1) if not math.isfinite(value)]
-        if epochs and not issues:
-            where = f"in {len(epochs)} of {len(series)} epochs, first in epoch {epochs[0]}"
-            issues.append(Issue("not-finite", f"{name} is not a finite number {where}", 1.0))
-    if not issues:
-        odd = {name: value for name, value in values.items() if value is not None and not math.isfinite(value)}
-        issues += [Issue("not-finite", f"{name} is {value}", 1.0) for name, value in odd.items()]
-    accuracies = {"test_acc": [log.test_acc or 0.0]} | {name: log.of(name) for name in ("train_acc", "val_acc")}
-    for name, series in accuracies.items():
-        bad = [value for value in series if math.isfinite(value) and not is_share(value)]
+    issues, tests = [], {"test_acc": log.test_acc, "test_loss": log.test_loss}
+    numbers = {name: [value] for name, value in tests.items() if value is not None} | log.series
+    for name in (*SERIES, *tests):
+        epochs = [epoch for epoch, value in enumerate(numbers.get(name, []), 1) if not math.isfinite(value)]
+        if epochs:
+            where = f"in {len(epochs)} of {len(numbers[name])} epochs, first in epoch {epochs[0]}"
+            evidence = f"{name} is not a finite number {where}" if name in SERIES else f"{name} is {tests[name]}"
+            issues.append(Issue("not-finite", evidence, 1.0))
+            break
+    for name in ("test_acc", "train_acc", "val_acc"):
+        bad = [value for value in numbers.get(name, []) if math.isfinite(value) and not is_share(value)]
         if bad:
             return [*issues, Issue("impossible-number", f"{name} holds {bad[0]:g}", 1.0)]
     return issues
