@@ -28,15 +28,9 @@ class Tally:
     def __init__(self):
         self.counts, self.failures = Counter(), []
 
-    def count(self, *names: str) -> None:
-        self.counts.update(names)
-
     def check(self, fine: object, complaint: str) -> None:
         if not fine:
             self.failures.append(complaint)
-
-
-# --- scripts ----------------------------------------------------------------------------------------------------
 
 
 def run(command: list[str], seconds: float = LIMIT, **environment) -> tuple[int, str]:
@@ -63,14 +57,6 @@ def run(command: list[str], seconds: float = LIMIT, **environment) -> tuple[int,
     return process.returncode, errors
 
 
-class TooLong(BaseException):
-    """Not an Exception, so that no script can take it for a damaged file."""
-
-
-def stop(number, frame):
-    raise TooLong
-
-
 def call(command: list[str]) -> tuple[int, str]:
     """The same within this process, as thousands of runs must be, in at most LIMIT_HERE seconds and MEMORY bytes."""
     out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace") for _ in range(2))
@@ -78,7 +64,7 @@ def call(command: list[str]) -> tuple[int, str]:
     if (statm := Path("/proc/self/statm")).exists():
         taken = int(statm.read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, bound[1]))
-    signal.signal(signal.SIGALRM, stop)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C
     signal.setitimer(signal.ITIMER_REAL, LIMIT_HERE)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -105,9 +91,6 @@ def bad_refusal(code: int, errors: str) -> str | None:
     if "Traceback" in errors:
         return f"a traceback: {errors.strip().splitlines()[-1]}"
     return None if code == 2 and len(lines) == 1 else f"exit code {code}, {len(lines)} errors: {errors[-300:]!r}"
-
-
-# --- files --------------------------------------------------------------------------------------------------------
 
 
 def contents(folder: Path) -> dict[str, object]:

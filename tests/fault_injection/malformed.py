@@ -53,9 +53,6 @@ class MaliciousPickle:
         return self.call
 
 
-# --- one malformed file -----------------------------------------------------------------------------------------
-
-
 def damaged(good: bytes, source: random.Random) -> bytes:
     """Cut off, flipped, left out, put in."""
     at, some = source.randrange(len(good)), source.randbytes(source.randint(1, 8))
@@ -136,9 +133,6 @@ def malform(path: Path, source: random.Random, trap: Path) -> str:
     return kind
 
 
-# --- many -------------------------------------------------------------------------------------------------------
-
-
 def read(name: str, count: int, inputs: Inputs, work: Path, tally: Tally) -> None:
     """`count` malformed files for a reader: it makes sense of each, or refuses it in one sentence."""
     sound, files, _, template = READERS[name]
@@ -151,9 +145,9 @@ def read(name: str, count: int, inputs: Inputs, work: Path, tally: Tally) -> Non
         chosen = source.sample(candidates, source.randint(1, min(3, len(candidates))))
         what = f"{name} {number}, {', '.join(f'{path.name}: {malform(path, source, trap)}' for path in chosen)}"
         code, errors = call(command)
-        tally.count(*["malformed inputs", f"malformed inputs: {name}"] * len(chosen))
+        tally.counts.update(["malformed inputs", f"malformed inputs: {name}"] * len(chosen))
         if code in (0, 1) and "Traceback" not in errors:
-            tally.count("malformed inputs made sense of")
+            tally.counts.update(["malformed inputs made sense of"])
         else:
             wrong = bad_refusal(code, errors)
             tally.check(wrong is None, f"{what}: {wrong}")

@@ -105,11 +105,8 @@ def tree(folder: Path) -> None:
 
 def submission(folder: Path) -> None:
     """This repository's results, as if somebody had handed them in."""
-    for part in ("", "head_analysis", "sinusoidal", "learned", "none", "extrapolation"):
-        for path in [
-            *ROOT.glob(f"problem*/results/{part}/*.json"),
-            *ROOT.glob(f"problem*/results/{part}/best_model.pth"),
-        ]:
-            copy = folder / path.relative_to(ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copy)
+    for part in (".", "head_analysis", "sinusoidal", "learned", "none", "extrapolation"):
+        for place in ROOT.glob(f"problem*/results/{part}"):
+            for path in [*place.glob("*.json"), *place.glob("best_model.pth")]:
+                (folder / place.relative_to(ROOT)).mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, folder / path.relative_to(ROOT))
