@@ -10,6 +10,7 @@ from string import Template
 from grading.folder import Folder
 from grading.report import Report, Score
 from grading.submission import Issue
+from lab.files import shown
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 WIDTH = 640  # pixels of a figure on the page
@@ -18,17 +19,14 @@ WIDTH = 640  # pixels of a figure on the page
 def feedback(report: Report, reference: Report) -> str:
     """What a student has, item by item, beside what the reference solution has."""
     full = sum(item.score >= item.maximum for item in report.items)
-    parts = [
-        f"<h1>Your results: {report.score:g} of {report.maximum:g} points</h1>",
-        _bar(report.score, report.maximum),
-    ]
+    parts = [f"<h1>Your results: {report.score:g} of {report.maximum:g} points</h1>"]
+    parts.append(_bar(report.score, report.maximum))
     parts.append(f'<p class="lead">{_encouragement(report)} {full} of {len(report.items)} items are complete.</p>')
     open_items = sorted((item for item in report.items if item.score < item.maximum), key=_lost, reverse=True)
     if open_items:
         steps = (f"<li>{_title(item.id)}: {_lost(item):g} points</li>" for item in open_items[:3])
         parts.append(f"<p>Where the most points are still to be had:</p><ol>{''.join(steps)}</ol>")
     expected = {item.id: item for item in reference.items}
-    theirs, ours = (Folder(Path(one.folder)) for one in (report, reference))
     for problem, title in report.titles.items():
         items = report.of(problem)
         if items:
@@ -40,7 +38,7 @@ def feedback(report: Report, reference: Report) -> str:
             parts.append(
                 f'<section class="item{" full" * (item.score >= item.maximum)}"><header><h3>{_title(item.id)}</h3>'
                 f'<span class="points">{item.score:g} of {item.maximum:g}</span></header><div class="pair">'
-                f"{_side('Yours', item, theirs)}{_side('Reference solution', other, ours)}</div>"
+                f"{_side('Yours', item, report.files)}{_side('Reference solution', other, reference.files)}</div>"
                 f"{''.join(issues)}</section>"
             )
     if report.remarks:
@@ -53,10 +51,7 @@ def overview(reports: dict[str, Report | str]) -> str:
     """Which known issues are common in a class, which items lose points, and a line for each submission."""
     graded = {name: report for name, report in reports.items() if isinstance(report, Report)}
     sound = sum(report.passed for report in graded.values())
-    parts = [
-        f"<h1>{len(reports)} submissions, {sound} complete and sound</h1>",
-        "<h2>Known issues, commonest first</h2>",
-    ]
+    parts = [f"<h1>{len(reports)} submissions, {sound} complete and sound</h1><h2>Known issues, commonest first</h2>"]
     having = {name: {issue.name for issue in report.issues} for name, report in graded.items()}
     rows = []
     for issue, count in Counter(issue for names in having.values() for issue in sorted(names)).most_common():
@@ -87,11 +82,9 @@ def _encouragement(report: Report) -> str:
         return "Everything is here and sound. Well done!"
     if share >= 0.8:
         return "Very good work: only a few things are left."
-    return (
-        "Good progress. Each note below says what to look at next."
-        if share >= 0.4
-        else ("A start is made. Each note below is one step forward; take them one at a time.")
-    )
+    if share >= 0.4:
+        return "Good progress. Each note below says what to look at next."
+    return "A start is made. Each note below is one step forward; take them one at a time."
 
 
 def _lost(item: Score) -> float:
@@ -117,7 +110,7 @@ def _side(what: str, item: Score, files: Folder) -> str:
         image.thumbnail((WIDTH, 4 * WIDTH))
         image.quantize(128).save(buffer, "PNG", optimize=True)
         data = base64.b64encode(buffer.getvalue()).decode()
-        picture = f'<img alt="{escape(item.figure)}" src="data:image/png;base64,{data}">'
+        picture = f'<img alt="{escape(shown(item.figure))}" src="data:image/png;base64,{data}">'
     return f"<div><b>{what}</b><p>{escape(item.message)}</p>{picture}</div>"
 
 

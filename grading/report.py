@@ -38,7 +38,7 @@ class Score:
 
 @dataclass
 class Report:
-    folder: str
+    files: Folder
     items: list[Score] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -61,7 +61,9 @@ class Report:
         return [item for item in self.items if item.id.startswith(f"{problem}/")]
 
     def plain(self) -> dict:
-        return {"passed": self.passed, "score": self.score, "maximum": self.maximum, **asdict(self)}
+        plain = {"passed": self.passed, "score": self.score, "maximum": self.maximum, "folder": shown(self.files.root)}
+        plain |= {"items": [asdict(item) for item in self.items], "issues": [asdict(issue) for issue in self.issues]}
+        return plain | {"remarks": self.remarks, "results": self.results, "titles": self.titles}
 
     def gradescope(self) -> dict:
         """Gradescope's results.json: a test for each item with its known issues, and two rows of a leaderboard."""
@@ -86,7 +88,7 @@ class Report:
     def table(self) -> str:
         """Every item with its points, then the known issues, then remarks that cost no points."""
         width = max(80, min(140, shutil.get_terminal_size((110, 24)).columns))
-        lines = [self.folder]
+        lines = [shown(self.files.root)]
         for problem, place in self.results.items():
             items = self.of(problem)
             lines += ["", f"{problem}: {self.titles[problem]} ({place or 'no results found'})"] if items else []
@@ -130,7 +132,7 @@ def grade(root: Path, problems: list[dict], required: bool = False) -> Report:
     A problem without any results is left out, unless all are `required`.
     """
     files = Folder(root)
-    report = Report(shown(files.root), titles={expected["problem"]: expected["title"] for expected in problems})
+    report = Report(files, titles={expected["problem"]: expected["title"] for expected in problems})
     if not files.complete:
         report.remarks.append("The folder holds more files than this grader lists: name the folder of the results.")
     for expected in problems:

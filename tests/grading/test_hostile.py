@@ -150,15 +150,15 @@ def test_folders_links_pipes_and_odd_names(submission, tmp_path):
     (results / "up").symlink_to("/")
     for name in ("a'b\"c\n\x1b[31m.png", "x" * 200 + ".png", "<script>.png", "-rf.png", "\u202e.png"):
         (results / "attention_patterns" / name).write_bytes(b"malformed")
-    odd = os.path.join(os.fsencode(results), b"attention_patterns", b"\xff\xfe.png")
+    odd = os.path.join(os.fsencode(results), b"attention_patterns", b"\x01<b>\xff.png")
     with contextlib.suppress(OSError):  # some file systems refuse such a name
-        Path(os.fsdecode(odd)).write_bytes(b"malformed")
+        shutil.copy(submission / PROBLEM2 / "none/training_curves.png", os.fsdecode(odd))
     report = survives(submission)
     assert not any({"loop", "up"} & set(place.split("/")) for place in folder.Folder(submission).folders)
     for item in ("training-log", "checkpoint", "training-curves", "head-importance"):
         assert "not an ordinary file" in problem_with(report, item)
     page = feedback(report, report)
-    assert "&lt;script&gt;" in page and "<script>" not in page
+    assert "&lt;script&gt;" in page and "<script>" not in page and "<b>\\" not in page and page.encode()
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "secret.json"])
