@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grading.report import grade
-from tests.grading.submissions import EXPECTED, PROBLEM1, PROBLEM2, ROOT, valid
+from tests.grading.submissions import EXPECTED, PROBLEM1, PROBLEM2, ROOT
 from tests.grading.with_issues import baseline
 
 
@@ -26,16 +26,6 @@ def command(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
         text=True,
         timeout=120,
     )
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    return valid(tmp_path_factory.mktemp("sound"))
-
-
-@pytest.fixture
-def folder(sound, tmp_path):
-    return Path(shutil.copytree(sound, tmp_path / "submission"))
 
 
 def test_all_is_well(sound, tmp_path):
@@ -84,11 +74,6 @@ def test_nobody_reads_to_the_end(sound):
     shell = f"{sys.executable} -m grading {sound} | head -1"
     result = subprocess.run(shell, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert result.stderr == ""
-
-
-def test_help_teaches():
-    result = command("--help")
-    assert result.returncode == 0 and "FOLDER" in result.stdout and "Exit code" in result.stdout
 
 
 # --- Gradescope -----------------------------------------------------------------------------------------------------
