@@ -12,7 +12,7 @@ def grade_class(folder: Path, problems: list[dict], required: bool) -> dict[str,
     """The report of each submission, or why there is none: one that cannot be graded does not stop the others."""
     reports = {}
     for path in sorted(path for path in Path(folder).iterdir() if path.is_dir() and not path.name.startswith(".")):
-        name = shown(path.name)
+        name = shown(path.name, 2000)  # whole: no two submissions have the same
         try:
             reports[name] = grade(path, problems, required)
             if not reports[name].items:

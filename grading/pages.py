@@ -98,8 +98,8 @@ def _title(name: str) -> str:
 
 def _issue(issue: Issue) -> str:
     return (
-        f'<div class="issue"><p><b>{_title(issue.name)}.</b> {escape(issue.evidence)}.</p>'
-        f"<p>What to try: {escape(issue.hint)}</p><p>Where to look: <code>{escape(issue.file)}</code></p></div>"
+        f'<div class="issue"><p><b>{_title(issue.name)}:</b> {escape(issue.evidence)}.</p>'
+        f"<p>Hint: {escape(issue.hint)}</p><p>Where to look: <code>{escape(issue.file)}</code></p></div>"
     )
 
 
