@@ -177,12 +177,12 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
 
     A list of numbers is read with the list of lengths that stands beside or above it, or else with `lengths`.
     """
-    flat, found, notes = dict(leaves(keyed(value))), {}, {}
+    flat, found, notes = {keys: leaf for keys, leaf in leaves(keyed(value)) if keys}, {}, {}
     sizes = Counter(keys[:-1] for keys in flat)
     stated: dict[Keys, list[int]] = {}
     for keys, leaf in flat.items():
         length = number(leaf)
-        if _is_of_lengths(keys) and length is not None and math.isfinite(length):
+        if isinstance(keys[-1], int) and _is_of_lengths(keys) and length is not None and math.isfinite(length):
             stated.setdefault(keys[:-2], []).append(int(length))
     for keys, leaf in flat.items():
         accuracy, said = number(leaf), [word for key in keys if isinstance(key, str) for word in words(key)]
@@ -215,6 +215,6 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
 
 
 def _is_of_lengths(keys: Keys) -> bool:
-    """Whether they lead into a list such as "test_lengths", but not "length_32" or "accuracy_by_length"."""
-    said = words(keys[-2]) if len(keys) > 1 and isinstance(keys[-1], int) and isinstance(keys[-2], str) else ()
+    """Whether they lead to "length", or into a list "test_lengths", but not to "length_32" or "accuracy_by_length"."""
+    said = words(next((key for key in reversed(keys) if isinstance(key, str)), ""))
     return bool({"length", "lengths", "lens"} & {*said}) and not {"by", *ACCURACY} & {*said} and said[-1].isalpha()
