@@ -12,7 +12,7 @@ P1 := problem1/results
 P2 := problem2/results
 SCHEMES := sinusoidal learned none randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
-.PHONY: all problem1 text problem2 report readme seeds study contradictions bench faults grade test clean help
+.PHONY: all problem1 text problem2 report readme seeds study contradictions bench faults grade autograder test clean help
 .DELETE_ON_ERROR:
 
 all: $(VENV)/ready  ## everything below but the longer studies
@@ -94,13 +94,16 @@ contradictions: | $(VENV)/ready  ## suspected causes of published results, each 
 bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
 	$(PY) benchmarks/bench.py
 
-faults: | $(VENV)/ready  ## kills, full disks and malformed files against every script (a quarter of an hour)
+faults: | $(VENV)/ready  ## kills, full disks and malformed files against every script (half an hour)
 	$(PY) -m tests.fault_injection
 
 # --- checks -------------------------------------------------------------------------------------------------
 
 grade: | $(VENV)/ready  ## these results against what is expected; others: python -m grading FOLDER
 	$(PY) -m grading
+
+autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results, runs nothing of them
+	$(PY) -m grading.autograder
 
 test: $(VENV)/ready  ## the whole test suite
 	$(VENV)/bin/ruff check .

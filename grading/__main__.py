@@ -2,9 +2,11 @@
 
     python -m grading                            # this repository's own results
     python -m grading FOLDER                     # anybody's; nothing in it is ever run
+    python -m grading FOLDER --html FILE         # a page of feedback for the student
     python -m grading FOLDER --json -            # JSON on the screen, in place of the table
-    python -m grading FOLDER --json FILE         # JSON in a file, and the table on the screen
     python -m grading FOLDER --gradescope FILE   # the results.json of a Gradescope autograder
+    python -m grading --all FOLDER --csv FILE    # a class: one submission in each folder of FOLDER, a line for each
+    python -m grading --all FOLDER --html FILE   # a page that shows which known issues are common
 
 What is expected, with points and reasons, stands in each problem's expected.json. FOLDER holds problem1/results and
 problem2/results, or one of them, or is such a folder itself. Exit code 0: everything is there and sound; 1: something
@@ -17,8 +19,10 @@ import os
 import sys
 from pathlib import Path
 
-from grading.report import grade, load_expected
-from lab.files import UserError, write_json
+from grading.classroom import as_csv, grade_class
+from grading.pages import feedback, overview
+from grading.report import Report, grade, load_expected
+from lab.files import UserError, write_json, write_text
 from lab.settings import run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,30 +30,60 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main(argv: list[str] | None = None) -> int:
     expected = [load_expected(path) for path in sorted(ROOT.glob("problem*/expected.json"))]
-    problems = {one["problem"] for one in expected}
     parser = argparse.ArgumentParser(
         prog="python -m grading", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="default: this repository")
+    parser.add_argument("--all", action="store_true", help="FOLDER holds one folder for each submission of a class")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - writes it in place of the table")
+    parser.add_argument("--html", metavar="FILE", help="write a page of feedback, or with --all of the class")
+    parser.add_argument("--csv", metavar="FILE", help="with --all: write a line for each submission")
     parser.add_argument("--gradescope", metavar="FILE", help="write the results.json that Gradescope reads")
     parser.add_argument(
-        "--problem", choices=sorted(problems), help="grade only this one; if it is not there, all of it is missing"
+        "--problem",
+        choices=sorted(one["problem"] for one in expected),
+        help="grade only this one; if it is not there, all of it is missing",
     )
     settings = parser.parse_args(argv)
-    folder = ROOT if settings.folder is None else settings.folder
+    if settings.all and (settings.folder is None or settings.gradescope):
+        parser.error("--all needs a FOLDER and writes --csv, --html or --json")
+    if settings.csv and not settings.all:
+        parser.error("--csv is for a class: add --all")
+    folder = settings.folder or ROOT
     if not os.path.isdir(folder):
         raise UserError(f"{str(folder)!r} is not a folder: name the one that holds the results.")
-    report = grade(folder, expected, problems if settings.folder is None else {settings.problem}, settings.problem)
-    for file, content in ((settings.json, report.plain()), (settings.gradescope, report.gradescope())):
-        if file not in (None, "-"):
-            try:
-                write_json(Path(file), content)
-            except UserError:
-                raise UserError(f"{file!r} cannot be written: name another file.") from None
+    problems = [one for one in expected if settings.problem in (None, one["problem"])]
+    required = settings.folder is None or settings.problem is not None
+    if settings.all:
+        reports = grade_class(folder, problems, required)
+        plain = {name: one.plain() if isinstance(one, Report) else {"error": one} for name, one in reports.items()}
+        passed = all(isinstance(one, Report) and one.passed for one in reports.values())
+        table = as_csv(reports, problems)
+        write(settings.html, write_text, lambda: overview(reports))
+        write(settings.csv, write_text, lambda: table)
+    else:
+        try:
+            report = grade(folder, problems, required)
+        except UserError as reason:
+            result = {"score": 0, "output": str(reason), "visibility": "visible"}
+            write(settings.gradescope, write_json, lambda: result)
+            raise
+        plain, passed, table = report.plain(), report.passed, report.table() + "\n"
+        write(settings.html, write_text, lambda: feedback(report, grade(ROOT, problems, required=True)))
+        write(settings.gradescope, write_json, report.gradescope)
+    write(settings.json if settings.json != "-" else None, write_json, lambda: plain)
     sys.stdout.reconfigure(errors="backslashreplace")
-    print(json.dumps(report.plain(), indent=2) if settings.json == "-" else report.table(), flush=True)
-    return 0 if report.passed else 1
+    print(json.dumps(plain, indent=2) + "\n" if settings.json == "-" else table, end="", flush=True)
+    return 0 if passed else 1
+
+
+def write(file: str | None, writer, content) -> None:
+    """Write what `content` gives, if a file was named."""
+    if file is not None:
+        try:
+            writer(Path(file), content())
+        except UserError:
+            raise UserError(f"{file!r} cannot be written: name another file.") from None
 
 
 if __name__ == "__main__":

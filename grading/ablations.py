@@ -1,10 +1,13 @@
-"""Read ablations head by head, in the many layouts that people write."""
+"""Accuracy without each head: read in the many layouts that people write, checked, and what it can show."""
 
 import math
+import re
 from dataclasses import dataclass, field
 
-from grading.folder import vocabulary
-from grading.layouts import ACCURACY, LOSS, Keys, divisor, keyed, leaves, number, words
+from grading.folder import Unreadable
+from grading.layouts import ACCURACY, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
+from grading.submission import SAME, Issue, Outcome, Submission, percent
+from lab.files import shown
 
 BASELINE = vocabulary("baseline original unablated intact full base")
 # Words that name a head, words for an accuracy without it, words for a drop, words that say nothing of either, and
@@ -28,18 +31,12 @@ class Ablation:
 
     baseline: float | None = None
     without: dict[str, float] = field(default_factory=dict)
-    drops: dict[str, float] = field(default_factory=dict)  # if the file gives nothing else
     samples: int | None = None
     notes: list[str] = field(default_factory=list)
 
-    def start_from(self, baseline: float | None) -> None:
-        """Drops alone give the accuracies once the accuracy of the whole model is known."""
-        if self.drops and not self.without and baseline is not None:
-            self.without = {head: baseline - drop for head, drop in self.drops.items()}
-            self.notes.append("accuracies without a head are computed from drops")
 
-
-def read_ablation(value) -> Ablation:
+def read_ablation(value, test_acc: float | None = None) -> Ablation:
+    """Drops alone give the accuracies once that of the whole model is known, here or as `test_acc`."""
     ablation, baselines, tables = Ablation(), [], {}
     for keys, leaf in leaves(keyed(value)):
         amount, said = number(leaf), {word for key in keys for word in words(key)}
@@ -64,11 +61,12 @@ def read_ablation(value) -> Ablation:
         ablation.notes.append("accuracies are in percent")
     ablation.baseline = None if baseline is None else baseline / by
     ablation.without = {head: accuracy / by for head, accuracy in without.items()}
-    if drops and not without:
+    whole = test_acc if baseline is None else ablation.baseline
+    if drops and not without and whole is not None:
         by = 100.0 if any(math.isfinite(drop) and abs(drop) > 1.5 for drop in drops.values()) else by
         sign = -1 if sum(drops.values()) < 0 else 1  # "change": -0.3
-        ablation.drops = {head: sign * drop / by for head, drop in drops.items()}
-        ablation.start_from(ablation.baseline)
+        ablation.without = {head: whole - sign * drop / by for head, drop in drops.items()}
+        ablation.notes.append("accuracies without a head are computed from drops")
     return ablation
 
 
@@ -121,3 +119,88 @@ def _are_drops(bare: dict[str, float], baseline: float | None) -> bool:
         return False
     middle = sorted(bare.values())[len(bare) // 2]
     return min(bare.values()) < 0 or (middle < 0.1 * baseline and max(bare.values()) < 1.01 * baseline)
+
+
+# --- the check ---------------------------------------------------------------------------------------------------
+
+
+def check_ablation(item: dict, submission: Submission) -> Outcome:
+    """An accuracy for each head. A missing baseline costs nothing: it is the test accuracy, which the log holds."""
+    test = submission.log(item["log"], needed=False).test_acc
+    ablation = read_ablation(submission.json(item["file"]), test)
+    heads = sum(0 <= accuracy <= 1 for accuracy in ablation.without.values())
+    share = min(1.0, heads / item["at_least"])
+    message = f"{heads} heads"
+    message += "; no baseline" if ablation.baseline is None else f", baseline {percent(ablation.baseline)}"
+    if share < 1:
+        message += f"; accuracies of at least {item['at_least']} heads expected"
+    else:
+        worst = min(ablation.without, key=ablation.without.get)
+        message += f", lowest {percent(ablation.without[worst])} without {shown(worst, 40)}"
+    message += f" ({'; '.join(ablation.notes)})" if ablation.notes else ""
+    issues = _impossible(ablation)
+    found = _unsupported(item, ablation, test)
+    found[1:1] = submission.known_values(ablation.baseline, "the baseline", 1.0)
+    said = _conclusion(item, submission)
+    if found and said and all(issue.name != "redundancy-unsupported" for issue in found):
+        evidence = f"the submission concludes “{said}” from the numbers above ({found[0].name})"
+        found.append(Issue("redundancy-unsupported", evidence))
+    return Outcome(share, message, issues=issues + found)
+
+
+def _impossible(ablation: Ablation) -> list[Issue]:
+    named = {} if ablation.baseline is None else {"the baseline": ablation.baseline}
+    named |= {f"without {head}": value for head, value in ablation.without.items()}
+    bad = next((name for name, value in named.items() if not -1e-6 <= value <= 1 + 1e-6), None)
+    return [Issue("impossible-number", f"{shown(bad, 60)}: {named[bad]:g}", 1.0)] if bad else []
+
+
+def _unsupported(item: dict, ablation: Ablation, test: float | None) -> list[Issue]:
+    """Two baselines that cannot both hold; a model that solves nothing; heads that all seem not to matter."""
+    issues, values = [], [*ablation.without.values()]
+    baseline = test if ablation.baseline is None else ablation.baseline
+    if baseline is None or not 0 <= baseline <= 1:
+        return []
+    if ablation.baseline is not None and test is not None and 0 <= test <= 1:
+        sampled = min(ablation.samples or 500, item["test_rows"])  # if the file does not say, 500 are assumed
+        middle = (test + baseline) / 2
+        chance = 3 * math.sqrt(middle * (1 - middle) / sampled) if sampled < item["test_rows"] else 0.0
+        if abs(baseline - test) > max(SAME, chance):
+            evidence = f"the ablation starts from {baseline:.4f}, the log's test accuracy is {test:.4f}"
+            issues.append(Issue("two-baselines", evidence, 1.0))
+    if values and baseline <= item["dead_below"]:
+        evidence = f"the whole model is right on {percent(baseline)}; without a head on "
+        return [*issues, Issue("nothing-to-ablate", f"{evidence}{percent(min(values))} to {percent(max(values))}", 1.0)]
+    values, rows = [v for v in values if math.isfinite(v)], min(ablation.samples or item["test_rows"], 10**6)
+    if len(values) >= item["at_least"]:
+        largest = max(abs(baseline - value) for value in values)
+        if max(values) - min(values) < 0.5 / rows:
+            evidence = f"{values[0]:.4f} without each of {len(values)} heads, {baseline:.4f} with all"
+            issues.append(Issue("ablation-without-effect", evidence, 1.0))
+        elif largest <= item["too_small"]:
+            evidence = f"no head of {len(values)} changes the accuracy by more than {largest:.4f}: "
+            issues.append(Issue("redundancy-unsupported", f"{evidence}{largest * rows:.0f} of {rows:,} rows", 0.5))
+    return issues
+
+
+CLAIM = re.compile(
+    r"(\d+(\.\d+)?\s?%[^.\n]{0,40}(prun|redundan)\w*|(prun|redundan)\w*[^.\n]{0,40}?\d+(\.\d+)?\s?%"
+    r"|all (the )?heads [^.\n]{0,20}redundan\w*)",
+    re.IGNORECASE,
+)
+
+
+def _conclusion(item: dict, submission: Submission) -> str | None:
+    """A share of heads that is called prunable or redundant, in a text or under a key of a JSON file."""
+    for name in item["conclusions"]:
+        try:
+            if name.endswith(".json"):
+                for keys, leaf in leaves(submission.json(name)):
+                    path = " ".join(map(str, keys))
+                    if re.search("prun|redundan", path, re.IGNORECASE) and number(leaf):
+                        return shown(f"{path}: {leaf}", 80)
+            elif claim := CLAIM.search(submission.files.text(submission.find(name))):
+                return shown(claim[0].strip(), 80)
+        except Unreadable:
+            continue
+    return None

@@ -12,26 +12,20 @@ import warnings
 from pathlib import Path
 
 import numpy
+import PIL.Image
 
 from lab.files import shown
 
 MEGABYTE = 2**20
 MAX_TEXT, MAX_IMAGE, MAX_PIXELS = 16 * MEGABYTE, 32 * MEGABYTE, 50_000_000
 MIN_SIDE = 100  # pixels: a smaller picture cannot be read as a figure
-MIN_INK = 0.001  # share of pixels that differ from the background: fewer are not even a pair of axes
 MAX_ENTRIES, MAX_DEPTH = 50_000, 9
 SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "env", "__MACOSX"}
-
-
-def vocabulary(text: str) -> set[str]:
-    return set(text.split())
-
-
 # A file may also stand in folders of these names, which say nothing about what it is.
-NEUTRAL = vocabulary(
-    "checkpoint checkpoints model models weights log logs figures plots images analysis data json output outputs "
-    "results"
-)
+NEUTRAL = {
+    *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
+    *("analysis", "data", "json", "output", "outputs", "results"),
+}
 
 
 class Unreadable(Exception):
@@ -54,11 +48,7 @@ class Folder:
         self.folders: list[str] = []
         self.complete = True  # False: the folder holds more than is listed here
         self.not_strict: list[str] = []  # JSON files that only a tolerant reader can read
-        self._pictures: dict[str, tuple[float, str] | Unreadable] = {}
-        self._first_path: dict[str, str] = {}  # digest of a picture -> where it was seen first
-        self._list()
-
-    def _list(self) -> None:
+        self.first_figure: dict[str, str] = {}  # digest of a picture -> where it was seen first
         entries = 0
         for place, subfolders, names in os.walk(self.root):
             folder = "" if place == str(self.root) else os.path.relpath(place, self.root).replace(os.sep, "/")
@@ -89,19 +79,17 @@ class Folder:
         wanted = join(folder, name)
         if wanted in self.files:
             return wanted
-        inside = self.under(folder)
-        found = [path for path in inside if path.lower() == wanted.lower()]
+        found = [path for path in self.under(folder) if path.lower() == wanted.lower()]
         if not found and anywhere:
             *known, last = name.lower().split("/")
-            for path in inside:
+            for path in self.under(folder):
                 *parts, own = path[len(join(folder, "")) :].lower().split("/")
                 if own == last and {*parts} <= {*known} | NEUTRAL:
                     found.append(path)
         if len(found) == 1:
             return found[0]
-        if os.path.lexists(self.root / wanted):
-            raise Unreadable("is not an ordinary file inside the folder")
-        raise Unreadable("is missing")
+        there = os.path.lexists(self.root / wanted)
+        raise Unreadable("is not an ordinary file inside the folder" if there else "is missing")
 
     def read(self, path: str, limit: int) -> bytes:
         try:
@@ -138,32 +126,39 @@ class Folder:
         except (RecursionError, ValueError, MemoryError):
             raise Unreadable("is not JSON that can be read (nested too deeply, or a number is too long)") from None
 
-    def figure_problem(self, path: str) -> tuple[str, str] | None:
-        """None for a sound figure, else the name of the known issue and what is wrong: "is blank"."""
-        if path not in self._pictures:
-            try:
-                self._pictures[path] = decode(self.read(path, MAX_IMAGE))
-                self._first_path.setdefault(self._pictures[path][1], path)
-            except Unreadable as reason:
-                self._pictures[path] = reason
-        picture = self._pictures[path]
-        if isinstance(picture, Unreadable):
-            return "broken-figure", str(picture)
-        ink, digest = picture
-        if ink < MIN_INK:
-            return "blank-figure", f"is blank: {1 - ink:.2%} of its pixels have one colour"
-        first = self._first_path[digest]
-        return None if first == path else ("copied-figure", f"is the same picture as {shown(first)}")
-
-    def problem(self, path: str) -> str | None:
-        """None for a sound figure, which may be a copy, or a readable text; else what is wrong with it."""
+    def picture(self, path: str) -> PIL.Image.Image:
+        """A PNG as it looks on white paper, unpacked completely after a look at its size: a few bytes can claim to be
+        a picture of gigabytes."""
+        content = self.read(path, MAX_IMAGE)
+        if not content.startswith(b"\x89PNG\r\n\x1a\n"):
+            raise Unreadable("is not a PNG image")
         try:
-            if not path.lower().endswith(".png"):
-                return self.text(path) and None
-            name, problem = self.figure_problem(path) or ("", None)
-            return None if name == "copied-figure" else problem
-        except Unreadable as reason:
-            return str(reason)
+            with warnings.catch_warnings(), PIL.Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+                warnings.simplefilter("ignore")
+                if image.width * image.height > MAX_PIXELS:
+                    raise PIL.Image.DecompressionBombError
+                if min(image.size) < MIN_SIDE:
+                    raise Unreadable(f"has {image.width} x {image.height} pixels, too few for a figure")
+                if "transparency" in image.info or "A" in image.getbands():
+                    drawn = image.convert("RGBA")
+                    image = PIL.Image.alpha_composite(PIL.Image.new("RGBA", drawn.size, "white"), drawn)
+                return image.convert("RGB")
+        except Unreadable:
+            raise
+        except Exception as error:  # a damaged picture can fail in any way
+            if isinstance(error, PIL.Image.DecompressionBombError):
+                raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
+            raise Unreadable(f"is a damaged PNG image ({type(error).__name__})") from None
+
+
+def ink(picture: PIL.Image.Image) -> tuple[float, str]:
+    """The share of pixels that do not have the commonest colour, and the digest of all pixels."""
+    pixels = numpy.asarray(picture)
+    step = max(1, min(pixels.shape[:2]) // 200)  # a sample is enough to tell the background's colour
+    sample = pixels[::step, ::step].reshape(-1, 3)
+    _, index, counts = numpy.unique(sample @ [65536, 256, 1], return_index=True, return_counts=True)
+    share = float((pixels != sample[index[counts.argmax()]]).any(axis=-1).mean())
+    return share, hashlib.sha256(b"%d" % pixels.shape[1] + pixels.tobytes()).hexdigest()
 
 
 STRING = r'("(?:\\.|[^"\\]+)*"?)'  # matched first, and kept: nothing inside a string is a comment
@@ -173,36 +168,3 @@ def strict_json(text: str) -> str:
     """JSON without // and /* */ comments and without commas before a closing bracket."""
     text = re.sub(STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", lambda found: found[1] or " ", text, flags=re.DOTALL)
     return re.sub(STRING + r"|,(?=\s*[\]}])", lambda found: found[1] or "", text, flags=re.DOTALL)
-
-
-def decode(content: bytes) -> tuple[float, str]:
-    """A PNG's ink (the share of pixels that do not have the commonest colour) and the digest of its pixels.
-
-    It is unpacked completely, after a look at its size: a few bytes can claim to be a picture of gigabytes.
-    """
-    import PIL.Image
-
-    if not content.startswith(b"\x89PNG\r\n\x1a\n"):
-        raise Unreadable("is not a PNG image")
-    try:
-        with warnings.catch_warnings(), PIL.Image.open(io.BytesIO(content), formats=["PNG"]) as image:
-            warnings.simplefilter("ignore")
-            if image.width * image.height > MAX_PIXELS:
-                raise PIL.Image.DecompressionBombError
-            if min(image.size) < MIN_SIDE:
-                raise Unreadable(f"has {image.width} x {image.height} pixels, too few for a figure")
-            if "transparency" in image.info or "A" in image.getbands():  # as it looks on white paper
-                drawn = image.convert("RGBA")
-                image = PIL.Image.alpha_composite(PIL.Image.new("RGBA", drawn.size, "white"), drawn)
-            pixels = numpy.asarray(image.convert("RGB"))
-    except Unreadable:
-        raise
-    except PIL.Image.DecompressionBombError:
-        raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
-    except Exception as error:  # a damaged picture can fail in any way
-        raise Unreadable(f"is a damaged PNG image ({type(error).__name__})") from None
-    step = max(1, min(pixels.shape[:2]) // 200)  # a sample is enough to tell the background's colour
-    sample = pixels[::step, ::step].reshape(-1, 3)
-    _, index, counts = numpy.unique(sample @ [65536, 256, 1], return_index=True, return_counts=True)
-    ink = float((pixels != sample[index[counts.argmax()]]).any(axis=-1).mean())
-    return ink, hashlib.sha256(b"%d" % pixels.shape[1] + pixels.tobytes()).hexdigest()

@@ -1,17 +1,28 @@
 """Grade one folder, and write the result as a table for people or as JSON for machines."""
 
-import json
 import shutil
 import textwrap
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from grading.checks import CHECKS, Outcome
+from grading import checks
+from grading.ablations import check_ablation
 from grading.folder import Folder, Unreadable, join
-from grading.known_issues import HINTS, KNOWN_ISSUES, Issue
-from grading.submission import Submission, locate
-from lab.files import UserError, shown
+from grading.submission import HINTS, Issue, Outcome, Submission, locate
+from grading.training import check_accuracy, check_checkpoint, check_log
+from lab.files import read_json, shown
 
+CHECKS = {
+    "log": check_log,
+    "accuracy": check_accuracy,
+    "checkpoint": check_checkpoint,
+    "ablation": check_ablation,
+    "figures": checks.check_figures,
+    "any files": checks.check_any_file,
+    "content": checks.check_content,
+    "table": checks.check_table,
+    "row": checks.check_row,
+}
 BEYOND = "is more than this grader understands: please look at it yourself"
 
 
@@ -21,11 +32,13 @@ class Score:
     score: float
     maximum: float
     message: str
+    value: float | None = None  # the accuracy that was measured, if the item is one of the leaderboard
+    figure: str | None = None  # a sound figure, as a path in the folder
 
 
 @dataclass
 class Report:
-    folder: str
+    files: Folder
     items: list[Score] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -44,18 +57,28 @@ class Report:
     def passed(self) -> bool:
         return bool(self.items) and self.score >= self.maximum and not self.issues
 
+    def of(self, problem: str) -> list[Score]:
+        return [item for item in self.items if item.id.startswith(f"{problem}/")]
+
     def plain(self) -> dict:
-        return {"passed": self.passed, "score": self.score, "maximum": self.maximum, **asdict(self)}
+        plain = {"passed": self.passed, "score": self.score, "maximum": self.maximum, "folder": shown(self.files.root)}
+        plain |= {"items": [asdict(item) for item in self.items], "issues": [asdict(issue) for issue in self.issues]}
+        return plain | {"remarks": self.remarks, "results": self.results, "titles": self.titles}
 
     def gradescope(self) -> dict:
-        """Gradescope's results.json: one test for each item, with the known issues that touch it."""
+        """Gradescope's results.json: a test for each item with its known issues, and two rows of a leaderboard."""
         tests = []
         for item in self.items:
-            notes = [_sentences(issue) for issue in self.issues if issue.item == item.id]
-            test = {"name": item.id, "score": item.score, "max_score": item.maximum, "visibility": "visible"}
-            tests.append(test | {"output": "\n\n".join([item.message, *notes])})
-        whole = [_sentences(issue) for issue in self.issues if "/" not in issue.item]
-        return {"score": self.score, "output": "\n\n".join([self.verdict(), *whole, *self.remarks]), "tests": tests}
+            notes = [_markdown(issue) for issue in self.issues if issue.item == item.id]
+            test = {"name": item.id, "score": item.score, "max_score": item.maximum}
+            test |= {"status": "passed" if item.score >= item.maximum else "failed", "visibility": "visible"}
+            test |= {"output": "\n\n".join([item.message, *notes]), "output_format": "md"}
+            tests.append(test | {"tags": [item.id.split("/")[0], *(i.name for i in self.issues if i.item == item.id)]})
+        whole = [_markdown(issue) for issue in self.issues if "/" not in issue.item]
+        rows = [{"name": LEADERBOARD[i.id], "value": round(i.value, 4)} for i in self.items if i.value is not None]
+        output = "\n\n".join([self.verdict(), *whole, *self.remarks])
+        result = {"score": self.score, "visibility": "visible", "stdout_visibility": "hidden", "output_format": "md"}
+        return result | {"output": output, "tests": tests, "leaderboard": rows}
 
     def verdict(self) -> str:
         if not self.items:
@@ -65,9 +88,9 @@ class Report:
     def table(self) -> str:
         """Every item with its points, then the known issues, then remarks that cost no points."""
         width = max(80, min(140, shutil.get_terminal_size((110, 24)).columns))
-        lines = [self.folder]
+        lines = [shown(self.files.root)]
         for problem, place in self.results.items():
-            items = [item for item in self.items if item.id.startswith(f"{problem}/")]
+            items = self.of(problem)
             lines += ["", f"{problem}: {self.titles[problem]} ({place or 'no results found'})"] if items else []
             for item in items:
                 mark = "ok   " if item.score >= item.maximum else "SHORT"
@@ -75,20 +98,24 @@ class Report:
                 lines += _wrapped(start, item.message, width)
             if items:
                 lines.append(f"        {sum(i.score for i in items):4.1f} / {sum(i.maximum for i in items):g}")
-        if self.issues:
-            lines += ["", "Known issues"]
+        lines += ["", "Known issues"] if self.issues else []
         for issue in self.issues:
             lines += ["", f"  {issue.name} ({issue.file})"]
             lines += _wrapped("    Evidence: ", f"{issue.evidence}.", width) + _wrapped("    Hint: ", issue.hint, width)
-        if self.remarks:
-            lines += ["", "Remarks (they cost no points)"]
+        lines += ["", "Remarks (they cost no points)"] if self.remarks else []
         for remark in self.remarks:
             lines += _wrapped("  - ", remark, width)
         return "\n".join([*lines, "", self.verdict()])
 
 
-def _sentences(issue: Issue) -> str:
-    return f"Known issue: {issue.name} ({issue.file}). {issue.evidence}. Hint: {issue.hint}"
+LEADERBOARD = {  # item -> what its accuracy is called
+    "problem1/test-accuracy": "exact match",
+    "problem2/extrapolation": "extrapolation",  # the best encoding's mean accuracy over the longer lengths
+}
+
+
+def _markdown(issue: Issue) -> str:
+    return f"**{issue.name}** ({issue.file}): {issue.evidence}.\n\nHint: {issue.hint}"
 
 
 def _wrapped(start: str, text: str, width: int) -> list[str]:
@@ -96,28 +123,22 @@ def _wrapped(start: str, text: str, width: int) -> list[str]:
 
 
 def load_expected(path: Path) -> dict:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be used ({error}): restore it from the repository.") from None
+    return read_json(path, "restore it from the repository.")
 
 
-def grade(root: Path, problems: list[dict], required: set[str], only: str | None = None) -> Report:
-    """Compare what stands in the folder `root` with each problem's expected.json, or with that of `only` one.
+def grade(root: Path, problems: list[dict], required: bool = False) -> Report:
+    """Compare what stands in the folder `root` with each problem's expected.json.
 
-    A problem without any results is left out, unless it is `required`.
+    A problem without any results is left out, unless all are `required`.
     """
     files = Folder(root)
-    report = Report(shown(files.root), titles={expected["problem"]: expected["title"] for expected in problems})
+    report = Report(files, titles={expected["problem"]: expected["title"] for expected in problems})
     if not files.complete:
         report.remarks.append("The folder holds more files than this grader lists: name the folder of the results.")
     for expected in problems:
-        problem = expected["problem"]
-        if only not in (None, problem):
-            continue
-        place = locate(files, expected, [other["problem"] for other in problems if other is not expected])
+        problem, place = expected["problem"], locate(files, expected)
         report.results[problem] = None if place is None else shown(place or ".")
-        if place is None and problem not in required:
+        if place is None and not required:
             report.remarks.append(f"{problem}: no results here, so it is not graded (--problem {problem} insists)")
         else:
             _grade_problem(Submission(expected, files, f"{problem}/results" if place is None else place), report)
@@ -129,37 +150,30 @@ def grade(root: Path, problems: list[dict], required: set[str], only: str | None
 
 
 def _grade_problem(submission: Submission, report: Report) -> None:
-    problem, missing = submission.expected["problem"], {}
+    problem, missing = submission.expected["problem"], []
     for item in submission.expected["items"]:
-        outcome, issues = _grade_item(item, submission)
-        if outcome.missing:
-            missing[outcome.missing] = True
-        share = max(0.0, outcome.share - sum(issue.cost for issue in issues))
-        costly = ", ".join(dict.fromkeys(issue.name for issue in issues if issue.cost))
+        name, file = f"{problem}/{item['id']}", item["file"]
+        try:
+            outcome = CHECKS[item["check"]](item, submission)
+        except Unreadable as reason:
+            outcome = Outcome(0.0, f"{file} {reason}")
+            missing += [file] * (str(reason) == "is missing")
+        except Exception as error:  # a mistake of the grader itself must not cost the other items
+            outcome = Outcome(0.0, f"{file} {BEYOND} ({type(error).__name__})")
+        share = max(0.0, outcome.share - sum(issue.cost for issue in outcome.issues))
+        costly = ", ".join(dict.fromkeys(issue.name for issue in outcome.issues if issue.cost))
         message = outcome.message + (f"; see {costly}" if costly else "")
-        report.items.append(Score(f"{problem}/{item['id']}", round(share * item["points"], 2), item["points"], message))
+        value = outcome.value if name in LEADERBOARD else None
+        points = round(share * item["points"], 2)
+        report.items.append(Score(name, points, item["points"], message, value, outcome.figure))
         report.remarks += [f"{problem}: {remark}" for remark in outcome.remarks]
-        for issue in issues:
-            file = issue.file or item["file"]
-            file = file if file in submission.files.files else join(submission.place, file)
-            hint = issue.hint or HINTS[issue.name]
-            report.issues.append(replace(issue, item=f"{problem}/{item['id']}", file=shown(file), hint=hint))
+        for issue in outcome.issues:
+            own = issue.file or file
+            own = own if own in submission.files.files else join(submission.place, own)
+            report.issues.append(replace(issue, item=name, file=shown(own), hint=issue.hint or HINTS[issue.name]))
     report.remarks += [f"{problem}: {name} was found as {shown(path)}" for name, path in submission.moved.items()]
     if missing:
+        missing = [*dict.fromkeys(missing)]
         evidence, place = f"{len(missing)} missing: {', '.join(missing)}", shown(submission.place or ".")
         hint = HINTS["missing-deliverables"]
         report.issues.append(Issue("missing-deliverables", evidence, hint=hint, file=place, item=problem))
-
-
-def _grade_item(item: dict, submission: Submission) -> tuple[Outcome, list[Issue]]:
-    """One item's check and its known issues. A mistake of the grader itself must not cost the other items."""
-    file, issues = item.get("file") or ", ".join(item["files"]), []
-    try:
-        outcome = CHECKS[item["check"]](item, submission)
-        if item["check"] in KNOWN_ISSUES:
-            issues = list(KNOWN_ISSUES[item["check"]](item, submission))
-    except Unreadable as reason:
-        return Outcome(0.0, f"{file} {reason}", missing=file if str(reason) == "is missing" else None), []
-    except Exception as error:
-        return Outcome(0.0, f"{file} {BEYOND} ({type(error).__name__})"), []
-    return outcome, issues

@@ -1,16 +1,43 @@
-"""One problem's results in a submission: where they stand, and its files, each read once."""
+"""One problem's results in a submission: where they stand, its files, and what a check can say of them."""
 
+import json
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from grading.ablations import Ablation, read_ablation
 from grading.folder import Folder, Unreadable, join
-from grading.layouts import Log, Table, leaves, read_log, read_table
-from grading.weights import MAX_CHECKPOINT, Weights, read_weights
+from grading.layouts import Log, leaves, read_log
 from lab.files import UserError, shown
 
+HINTS = json.loads(Path(__file__).with_name("hints.json").read_text(encoding="utf-8"))
 MAX_FIGURES = 200  # of one folder: more would only take time
 COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
+ROUNDED = 0.0006  # shares are often written with three decimals
+SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the same
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A known issue. It is named only if the numbers prove it; its hint claims no more than they do."""
+
+    name: str
+    evidence: str
+    cost: float = 0.0  # the share of the item's points that it takes
+    hint: str = ""  # as in hints.json where nothing else is said
+    file: str = ""  # the item's own where nothing else is said
+    item: str = ""
+
+
+@dataclass
+class Outcome:
+    """What a check says of one item of expected.json."""
+
+    share: float  # of the item's points, before its known issues
+    message: str
+    remarks: list[str] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+    value: float | None = None  # the accuracy that was measured
+    figure: str | None = None  # the path of a sound figure
 
 
 @dataclass
@@ -19,78 +46,62 @@ class Submission:
     files: Folder
     place: str  # where this problem's results stand in the folder
     moved: dict[str, str] = field(default_factory=dict)  # files that stand elsewhere: name -> where
-    _read: dict = field(default_factory=dict)
 
     def find(self, name: str) -> str:
         """The file's path. A file may stand elsewhere if no other file of its name is expected."""
         last = name.rsplit("/", 1)[-1]
-        expected = {file for item in self.expected["items"] for file in (item.get("files") or [item["file"]])}
+        expected = {item["file"] for item in self.expected["items"]}
         path = self.files.find(self.place, name, sum(file.rsplit("/", 1)[-1] == last for file in expected) == 1)
         if path != join(self.place, name):
             self.moved[name] = path
         return path
 
-    def figures(self, pattern: str) -> list[str]:
+    def figures(self, item: dict) -> list[str]:
         """The path of "a.png", or of all figures in "folder/*"."""
-        if not pattern.endswith("/*"):
-            return [self.find(pattern)]
-        return self.files.under(join(self.place, pattern[:-2]), ".png")[:MAX_FIGURES]
-
-    def _once(self, kind: str, name: str, read):
-        if (kind, name) not in self._read:
-            try:
-                self._read[kind, name] = read()
-            except Unreadable as reason:
-                self._read[kind, name] = reason
-        if isinstance(self._read[kind, name], Unreadable):
-            raise self._read[kind, name]
-        return self._read[kind, name]
+        folder, star, _ = item["file"].partition("/*")
+        found = self.files.under(join(self.place, folder), ".png")[:MAX_FIGURES] if star else [self.find(folder)]
+        if not found:
+            raise Unreadable("is missing")
+        return found
 
     def json(self, name: str):
-        return self._once("json", name, lambda: self.files.json(self.find(name)))
+        return self.files.json(self.find(name))
 
-    def text(self, name: str) -> str:
-        return self._once("text", name, lambda: self.files.text(self.find(name)))
-
-    def log(self, name: str) -> Log:
-        return self._once("log", name, lambda: read_log(self.json(name), self.expected.get("parts", [])))
-
-    def log_or_empty(self, name: str) -> Log:
+    def log(self, name: str, needed: bool = True) -> Log:
+        """A training log; an empty one if it cannot be read and is not `needed`."""
         try:
-            return self.log(name)
+            return read_log(self.json(name), self.expected.get("parts", []))
         except Unreadable:
+            if needed:
+                raise
             return Log()
-
-    def table(self, item: dict) -> Table:
-        name = item["file"]
-        return self._once("table", name, lambda: read_table(self.json(name), item["names"], item["lengths"]))
-
-    def ablation(self, item: dict) -> Ablation:
-        ablation = self._once("ablation", item["file"], lambda: read_ablation(self.json(item["file"])))
-        ablation.start_from(self.log_or_empty(item["log"]).test_acc)
-        return ablation
-
-    def weights(self, name: str) -> Weights:
-        return self._once("weights", name, lambda: read_weights(self.files.read(self.find(name), MAX_CHECKPOINT)))
 
     def reports_collapse(self, name: str, table: str) -> bool:
         """Whether a file beside the table says of this model that it gives one answer for all rows."""
         for path in self.files.under(self.find(table).rpartition("/")[0], ".json")[:20]:
             try:
-                content = self._once("json", path, lambda path=path: self.files.json(path))
+                said = [
+                    " ".join(map(str, [*keys, leaf])).lower() for keys, leaf in leaves(self.files.json(path)) if leaf
+                ]
             except Unreadable:
                 continue
-            for keys, leaf in leaves(content):
-                said = " ".join([*keys, str(leaf)]).lower()
-                if leaf and name in said and COLLAPSED.search(said):
-                    return True
+            if any(name in text and COLLAPSED.search(text) for text in said):
+                return True
         return False
 
+    def known_values(self, accuracy: float | None, what: str, cost: float) -> list[Issue]:
+        """An accuracy that a known mistake leaves at most, or just below it."""
+        return [
+            Issue(known["name"], f"{what} is {accuracy:.4f}; {known['evidence']}", cost, known["hint"])
+            for known in self.expected.get("known_values", [])
+            if accuracy is not None and -0.003 <= accuracy - known["value"] <= ROUNDED
+        ]
 
-def locate(files: Folder, expected: dict, others: list[str]) -> str | None:
+
+def locate(files: Folder, expected: dict) -> str | None:
     """The folder of this problem's results: under the agreed name, or where its typical files stand, or None.
 
-    `others` are the names of the other problems, whose folders are left alone.
+    Folders of another problem ("problem2") are left alone.
     """
     problem, present = expected["problem"], {*files.folders, *files.files}
     rules = [
@@ -99,18 +110,38 @@ def locate(files: Folder, expected: dict, others: list[str]) -> str | None:
         lambda folder: any(join(folder, mark) in present for mark in expected["marks"]),
         lambda folder: folder.lower().rsplit("/", 1)[-1] == problem,
     ]
-    own = [folder for folder in files.folders if not {*others} & {*folder.lower().split("/")}]
+    others = {f"problem{n}" for n in range(10)} - {problem}
+    own = [folder for folder in files.folders if not others & {*folder.lower().split("/")}]
     for rule in rules:
         found = [folder for folder in own if rule(folder)]
+        found = [
+            folder for folder in found if folder.count("/") == found[0].count("/") and bool(folder) == bool(found[0])
+        ]
+        if len(found) > 1:
+            places = ", ".join(shown(folder, 60) for folder in found[:3])
+            raise UserError(
+                f"{shown(files.root)} holds {problem} results in {len(found)} places ({places}): name one of them."
+            )
         if found:
-            depths = [join(folder, "").count("/") for folder in found]
-            found = [folder for folder, depth in zip(found, depths, strict=True) if depth == min(depths)]
-            if len(found) > 1:
-                places = ", ".join(shown(folder, 60) for folder in found[:3])
-                raise UserError(
-                    f"{shown(files.root)} holds {problem} results in {len(found)} places ({places}): name one of them."
-                )
             return found[0]
     if problem in [part.lower() for part in files.root.parts[-2:]]:  # the folder is the problem's own, or its results
         return "results" if "results" in files.folders else ""
     return None
+
+
+def percent(value: float) -> str:
+    return f"{value:.2%}" if 0 <= value <= 1 else f"{value:g}"
+
+
+def reached(item: dict, accuracy: float) -> float:
+    """1 inside `between`, or the share of the highest of the `steps` that is reached."""
+    if "between" in item:
+        low, high = item["between"]
+        return 1.0 if low <= accuracy <= high else 0.0
+    return max((share for least, share in item["steps"] if accuracy >= least), default=0.0)
+
+
+def wanted(item: dict) -> str:
+    if "between" in item:
+        return "{:.0%} to {:.0%} expected: {}".format(*item["between"], item["reason"])
+    return f"all points from {max(least for least, _ in item['steps']):.1%}: {item['reason']}"

@@ -19,31 +19,18 @@ from lab.files import shown
 
 MAX_CHECKPOINT = 512 * MEGABYTE
 MAX_MEMORY = 2048 * MEGABYTE  # beyond what the program uses already
-MAX_ENTRIES = 20_000
-
-
-def _plain_types() -> list:
-    """Types that only hold data and that people save beside their weights: numpy scalars, arguments, paths."""
-    scalar = getattr(numpy, "_core", None) or numpy.core
-    dtypes = {type(numpy.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
-    return [
-        scalar.multiarray.scalar,
-        numpy.dtype,
-        *dtypes,
-        argparse.Namespace,
-        pathlib.PosixPath,
-        pathlib.PurePosixPath,
-    ]
-
-
-PLAIN_TYPES = _plain_types()
+MAX_ENTRIES, MAX_PLAIN = 20_000, 1000
+# Types that only hold data and that people save beside their weights: numpy's scalars, arguments, paths.
+SCALAR = (getattr(numpy, "_core", None) or numpy.core).multiarray.scalar
+DTYPES = {type(numpy.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
+PLAIN_TYPES = [SCALAR, numpy.dtype, *DTYPES, argparse.Namespace, pathlib.PosixPath, pathlib.PurePosixPath]
 
 
 @dataclass
 class Weights:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     not_finite: list[str] = field(default_factory=list)  # tensors that hold NaN or infinity
-    plain: dict[str, float | str] = field(default_factory=dict)  # "epoch": 12, "settings.d_model": 64, …
+    plain: dict[str, float] = field(default_factory=dict)  # "epoch": 12, "settings.d_model": 64, …
 
     def parameters(self) -> int:
         return sum(math.prod(shape) for shape in self.shapes.values())
@@ -55,9 +42,9 @@ def read_weights(content: bytes) -> Weights:
             return _collect(_load(content), limit=4 * len(content) + MEGABYTE)
     except Unreadable:
         raise
-    except MemoryError:
-        raise Unreadable("needs more memory than its size can justify") from None
     except Exception as error:  # a damaged file can fail in any way
+        if isinstance(error, MemoryError):
+            raise Unreadable("needs more memory than its size can justify") from None
         raise Unreadable(f"is damaged or not a PyTorch checkpoint ({type(error).__name__})") from None
 
 
@@ -100,7 +87,7 @@ def _load(content: bytes):
 
 
 def _collect(loaded, limit: int) -> Weights:
-    """All tensors and plain values by the keys that lead to them; the optimizer's state is left out."""
+    """All tensors and plain numbers by the keys that lead to them; the optimizer's state is left out."""
     weights, entries, size = Weights(), 0, 0
     waiting = [("", loaded, 0)]
     while waiting:
@@ -118,15 +105,11 @@ def _collect(loaded, limit: int) -> Weights:
             weights.shapes[name] = tuple(value.shape)
             if value.is_floating_point() and not torch.isfinite(value).all():
                 weights.not_finite.append(name)
-        elif isinstance(value, dict) and depth < 8:
-            for key, entry in value.items():
+        elif isinstance(value, dict | list | tuple) and depth < 8 and (isinstance(value, dict) or len(value) <= 1000):
+            for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
                 if not str(key).lower().startswith(("optim", "scheduler", "scaler", "rng")):
                     waiting.append((f"{name}.{shown(key, 200)}" if name else shown(key, 200), entry, depth + 1))
-        elif isinstance(value, list | tuple) and depth < 8 and len(value) <= 1000:
-            waiting += [(f"{name}.{index}", entry, depth + 1) for index, entry in enumerate(value)]
-        elif isinstance(value, str) and len(weights.plain) < 1000:
-            weights.plain[name] = shown(value, 100)
-        elif isinstance(value, bool | int | float | numpy.generic) and len(weights.plain) < 1000:
+        elif isinstance(value, bool | int | float | numpy.generic) and len(weights.plain) < MAX_PLAIN:
             try:
                 weights.plain[name] = float(value)
             except (OverflowError, ValueError, TypeError):

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import runpy
 import signal
 import subprocess
@@ -11,7 +12,6 @@ import sys
 import traceback
 from collections import Counter
 from pathlib import Path
-from threading import Lock
 
 import torch
 from PIL import Image
@@ -19,24 +19,18 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = Path(__file__).resolve().parent / "child"
 LIMIT, LIMIT_HERE = 240, 20  # seconds that a process may take, and a script within this process
+MEMORY = 4 * 2**30  # bytes of address space that a script within this process may take; Linux alone has this bound
 
 
 class Tally:
     """What was tried, counted by name, and what went wrong, in sentences."""
 
     def __init__(self):
-        self.counts, self.failures, self.lock = Counter(), [], Lock()
-
-    def count(self, *names: str) -> None:
-        with self.lock:
-            self.counts.update(names)
+        self.counts, self.failures = Counter(), []
 
     def check(self, fine: object, complaint: str) -> None:
         if not fine:
             self.failures.append(complaint)
-
-
-# --- scripts ----------------------------------------------------------------------------------------------------
 
 
 def run(command: list[str], seconds: float = LIMIT, **environment) -> tuple[int, str]:
@@ -63,19 +57,14 @@ def run(command: list[str], seconds: float = LIMIT, **environment) -> tuple[int,
     return process.returncode, errors
 
 
-class TooLong(BaseException):
-    """Not an Exception, so that no script can take it for a damaged file."""
-
-
-def stop(number, frame):
-    raise TooLong
-
-
 def call(command: list[str]) -> tuple[int, str]:
-    """The same within this process, as thousands of runs must be, and in at most LIMIT_HERE seconds."""
+    """The same within this process, as thousands of runs must be, in at most LIMIT_HERE seconds and MEMORY bytes."""
     out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace") for _ in range(2))
-    before, code = (sys.argv, [*sys.path]), 0
-    signal.signal(signal.SIGALRM, stop)
+    before, code, bound = (sys.argv, [*sys.path]), 0, resource.getrlimit(resource.RLIMIT_AS)
+    if (statm := Path("/proc/self/statm")).exists():
+        taken = int(statm.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, bound[1]))
+    signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C
     signal.setitimer(signal.ITIMER_REAL, LIMIT_HERE)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -90,6 +79,7 @@ def call(command: list[str]) -> tuple[int, str]:
         code = errors.write(traceback.format_exc()) and 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, bound)
         sys.argv, sys.path[:] = before
     errors.flush()
     return code, errors.buffer.getvalue().decode()
@@ -101,9 +91,6 @@ def bad_refusal(code: int, errors: str) -> str | None:
     if "Traceback" in errors:
         return f"a traceback: {errors.strip().splitlines()[-1]}"
     return None if code == 2 and len(lines) == 1 else f"exit code {code}, {len(lines)} errors: {errors[-300:]!r}"
-
-
-# --- files --------------------------------------------------------------------------------------------------------
 
 
 def contents(folder: Path) -> dict[str, object]:

@@ -51,13 +51,13 @@ def kills(command: list[str], count: int, work: Path, tally: Tally) -> None:
             killed = code == -9
             if killed:
                 in_a_row, done = in_a_row + 1, done + 1
-                tally.count("kills", f"kills: {script.name}")
-                tally.count(*["kills within a write"] * any(folder.rglob(".*.tmp")))
+                tally.counts.update(["kills", f"kills: {script.name}"])
+                tally.counts.update(["kills within a write"] * any(folder.rglob(".*.tmp")))
                 tally.check(not torn(folder), f"{script.name}: a kill left {torn(folder)}")
         code, errors = script.run(folder, True)
-        tally.count("runs compared with an undisturbed one")
         tally.check(code == script.code, f"{script.name}: exit code {code} after {in_a_row} kills: {errors[-300:]}")
         other = differences(script.undisturbed, folder)
+        tally.counts.update(["finished bit-identical"] * (not other))
         tally.check(not other, f"{script.name}: {other} after {in_a_row} kills are not those of an undisturbed run")
         shutil.rmtree(folder)
     shutil.rmtree(work)
@@ -71,7 +71,7 @@ def places(command: list[str], work: Path, tally: Tally) -> None:
     def refused(what: str, folder: Path, may_end_well: bool = False, **faults) -> None:
         code, errors = script.run(folder, **faults)
         if not (may_end_well and code == script.code):
-            tally.count("refusals", f"refusals: {script.name}")
+            tally.counts.update(["refusals", f"refusals: {script.name}"])
             wrong = bad_refusal(code, errors)
             tally.check(wrong is None, f"{script.name}, {what}: {wrong}")
         tally.check(not os.path.isdir(folder) or not torn(folder), f"{script.name}, {what}: leaves torn files")

@@ -36,16 +36,16 @@ INPUTS = {
 }
 # Every script that is disturbed, and how many kills it gets.
 JOBS = {
-    "problem1/generate_data.py --num-digits 40 --train-size 30000 --output-dir {out}": 6,
-    TRAIN1: 12,
-    ANALYZE1 + " --model-path {model1}/best_model.pth": 6,
+    "problem1/generate_data.py --num-digits 40 --train-size 30000 --output-dir {out}": 5,
+    TRAIN1: 9,
+    ANALYZE1 + " --model-path {model1}/best_model.pth": 5,
     PREDICT + " {model1}/best_model.pth": 2,
-    TRAIN_TEXT: 12,
-    ANALYZE_TEXT + " --model-path {model_text}/best_model.pth": 6,
-    "problem2/generate_data.py --train-size 30000 --generate-extrapolation --output-dir {out}": 6,
-    TRAIN2: 12,
+    TRAIN_TEXT: 9,
+    ANALYZE_TEXT + " --model-path {model_text}/best_model.pth": 5,
+    "problem2/generate_data.py --train-size 30000 --generate-extrapolation --output-dir {out}": 5,
+    TRAIN2: 9,
     ANALYZE2 + " --results-dir {model2} --data-dir {rows2}": 4,
-    STUDY + " --data-dir {rows2}": 4,
+    STUDY + " --data-dir {rows2}": 3,
     "{tree}/report/build.py --output {out}/report.pdf": 3,
     "-m grading {model1} --json {out}/grade.json": 3,
 }
@@ -105,11 +105,8 @@ def tree(folder: Path) -> None:
 
 def submission(folder: Path) -> None:
     """This repository's results, as if somebody had handed them in."""
-    for part in ("", "head_analysis", "sinusoidal", "learned", "none", "extrapolation"):
-        for path in [
-            *ROOT.glob(f"problem*/results/{part}/*.json"),
-            *ROOT.glob(f"problem*/results/{part}/best_model.pth"),
-        ]:
-            copy = folder / path.relative_to(ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copy)
+    for part in (".", "head_analysis", "sinusoidal", "learned", "none", "extrapolation"):
+        for place in ROOT.glob(f"problem*/results/{part}"):
+            for path in [*place.glob("*.json"), *place.glob("best_model.pth")]:
+                (folder / place.relative_to(ROOT)).mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, folder / path.relative_to(ROOT))

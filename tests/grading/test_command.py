@@ -1,25 +1,25 @@
 """`python -m grading`: where results are looked for, what it prints and writes, its exit codes."""
 
+import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from grading.report import grade
-from tests.grading.submissions import PROBLEM1, PROBLEM2, valid
-from tests.grading.test_grading import EXPECTED
+from tests.grading.submissions import EXPECTED, PROBLEM1, PROBLEM2, ROOT
 from tests.grading.with_issues import baseline
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def command(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "grading", *map(str, arguments)],
+        [sys.executable, "-m", *([] if arguments[0] == "grading.autograder" else ["grading"]), *map(str, arguments)],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
@@ -28,23 +28,13 @@ def command(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    return valid(tmp_path_factory.mktemp("sound"))
-
-
-@pytest.fixture
-def folder(sound, tmp_path):
-    return Path(shutil.copytree(sound, tmp_path / "submission"))
-
-
 def test_all_is_well(sound, tmp_path):
     result = command(sound, "--json", tmp_path / "out.json", cwd=tmp_path)
     assert result.returncode == 0 and result.stderr == ""
     assert "Total 100 of 100: all sound." in result.stdout and "Known issues" not in result.stdout
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["passed"] and report["score"] == report["maximum"] == 100
-    assert {"id", "score", "maximum", "message"} == set(report["items"][0])
+    assert {"id", "score", "maximum", "message", "value", "figure"} == set(report["items"][0])
     assert sum(item["score"] for item in report["items"]) == 100
 
 
@@ -58,25 +48,6 @@ def test_something_falls_short(folder):
     assert {"name", "item", "file", "evidence", "hint", "cost"} == set(report["issues"][0])
 
 
-def test_gradescope(folder, tmp_path):
-    (folder / PROBLEM1 / "best_model.pth").write_bytes(b"malformed")
-    baseline(0.412)(folder)
-    result = command(folder, "--gradescope", tmp_path / "results.json")
-    assert result.returncode == 1
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert {"score", "output", "tests"} == set(results) and results["score"] == 87
-    assert "Total 87 of 100" in results["output"]
-    tests = {test.pop("name"): test for test in results["tests"]}
-    assert tests["problem1/test-accuracy"] == {
-        "score": 10,
-        "max_score": 10,
-        "visibility": "visible",
-        "output": "test accuracy 99.85%",
-    }
-    assert "damaged" in tests["problem1/checkpoint"]["output"] and tests["problem1/checkpoint"]["score"] == 0
-    assert "Known issue: first-digit-given" in tests["problem1/ablation"]["output"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -84,13 +55,16 @@ def test_gradescope(folder, tmp_path):
         ([__file__], "not a folder"),
         ([".", "--problem", "problem9"], "invalid choice"),
         ([".", "--jsn", "x"], "unrecognized"),
-        ([".", "--problem", "problem1", "--json", "/no/such/folder/out.json"], "cannot be written"),
-        ([".", "--problem", "problem1", "--gradescope", "/no/such/folder/out.json"], "cannot be written"),
+        (["--all", "--csv", "x"], "needs a FOLDER"),
+        ([".", "--csv", "x"], "add --all"),
+        (["--all", ".", "--csv", "x"], "holds no folders"),
+        *(
+            ([".", "--problem", "problem1", flag, f"{__file__}/x"], "cannot be written")
+            for flag in ("--json", "--html", "--gradescope")
+        ),
     ],
 )
 def test_wrong_use(arguments, words, tmp_path):
-    if os.geteuid() == 0:  # root could make /no
-        arguments = [argument.replace("/no/such/folder/out.json", f"{__file__}/out.json") for argument in arguments]
     result = command(*arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert words in result.stderr and "Traceback" not in result.stderr
@@ -102,74 +76,176 @@ def test_nobody_reads_to_the_end(sound):
     assert result.stderr == ""
 
 
-def test_help_teaches():
-    result = command("--help")
-    assert result.returncode == 0 and "FOLDER" in result.stdout and "Exit code" in result.stdout
+# --- Gradescope -----------------------------------------------------------------------------------------------------
+
+# The documented schema of results.json: what may stand there, and of which kind.
+VISIBILITY, FORMAT = {"hidden", "after_due_date", "after_published", "visible"}, {"text", "html", "simple_format", "md"}
+RESULT = {"score": float, "execution_time": float, "output": str, "output_format": FORMAT, "test_output_format": FORMAT}
+RESULT |= {"test_name_format": FORMAT, "visibility": VISIBILITY, "stdout_visibility": VISIBILITY, "extra_data": dict}
+TEST = {"score": float, "max_score": float, "status": {"passed", "failed"}, "name": str, "name_format": FORMAT}
+TEST |= {"number": str, "output": str, "output_format": FORMAT, "tags": [str], "visibility": VISIBILITY}
+ROW = {"name": str, "value": float, "order": {"asc", "desc"}}
+RESULT |= {"tests": [TEST], "leaderboard": [ROW]}
 
 
-# ---------------------------------------------------------------------------------------- where results may stand
+def conforms(value, schema) -> bool:
+    if isinstance(schema, list):
+        return isinstance(value, list) and all(conforms(entry, schema[0]) for entry in value)
+    if isinstance(schema, dict):
+        return isinstance(value, dict) and all(key in schema and conforms(value[key], schema[key]) for key in value)
+    return (
+        value in schema if isinstance(schema, set) else isinstance(value, (int, float) if schema is float else schema)
+    )
 
 
-def places(folder: Path, required=()) -> dict:
-    return grade(folder, EXPECTED, set(required)).results
+def test_gradescope(folder, tmp_path):
+    (folder / PROBLEM1 / "best_model.pth").write_bytes(b"malformed")
+    baseline(0.412)(folder)
+    result = command(folder, "--gradescope", tmp_path / "results.json")
+    assert result.returncode == 1
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert conforms(results, RESULT) and not conforms(results | {"points": 1}, RESULT)
+    assert results["score"] == sum(test["score"] for test in results["tests"]) == 87
+    assert sum(test["max_score"] for test in results["tests"]) == 100 and "Total 87 of 100" in results["output"]
+    assert results["leaderboard"] == [
+        {"name": "exact match", "value": 0.9985},
+        {"name": "extrapolation", "value": 0.501},
+    ]
+    tests = {test.pop("name"): test for test in results["tests"]}
+    assert tests["problem1/test-accuracy"]["status"] == "passed"
+    assert "damaged" in tests["problem1/checkpoint"]["output"] and tests["problem1/checkpoint"]["status"] == "failed"
+    assert "**first-digit-given**" in tests["problem1/ablation"]["output"]
+    assert tests["problem1/ablation"]["tags"] == ["problem1", "two-baselines", "first-digit-given"]
+
+
+def test_the_autograder_grades_an_upload_and_runs_nothing_of_it(folder, tmp_path):
+    """As on Gradescope: the zip in source/, the upload in submission/; a second submission inside costs all points."""
+    assert command("grading.autograder", tmp_path / "autograder.zip").returncode == 0
+    zipfile.ZipFile(tmp_path / "autograder.zip").extractall(tmp_path / "source")
+    for name in ("grading.py", "sitecustomize.py", "torch.py"):
+        (folder / name).write_text(f"open({str(tmp_path / 'trap')!r}, 'w')\n")
+    start = ["bash", str(tmp_path / "source/run_autograder")]
+    for number, expected in enumerate([100, 0]):
+        environment = {**os.environ, "AUTOGRADER": str(tmp_path), "PYTHON": sys.executable}
+        subprocess.run(start, cwd=folder, env=environment, check=True, capture_output=True, timeout=120)
+        results = json.loads((tmp_path / "results/results.json").read_text())
+        assert conforms(results, RESULT) and results["score"] == expected
+        if number == 0:
+            shutil.copytree(folder / "problem1", folder / "again/problem1")
+            shutil.move(folder / "problem1", folder / "once/problem1")
+    assert "places" in results["output"] and not (tmp_path / "trap").exists()
+
+
+# --- pages and classes ----------------------------------------------------------------------------------------------
+
+
+def test_a_page_of_feedback(folder, tmp_path):
+    baseline(0.412)(folder)
+    (folder / PROBLEM1 / "training_curves.png").unlink()
+    assert command(folder, "--html", tmp_path / "feedback.html").returncode == 1
+    page = (tmp_path / "feedback.html").read_text()
+    assert "89 of 100 points" in page and page.count('class="item full"') == 25
+    for words in (
+        "First digit given",
+        "exactly 41.2%",
+        "the baseline is 0.4120",
+        "head_analysis/ablation_results.json",
+    ):
+        assert words in page
+    figures = re.findall(r'src="([^"]*)"', page)  # each of theirs beside one of this repository, one is missing
+    assert len(figures) == 2 * 10 - 1 and all(figure.startswith("data:image/png;base64,") for figure in figures)
+    assert "http" not in page and page.count("Reference solution") == 27
+
+
+def test_a_class(sound, tmp_path):
+    submissions = {"good": None, "late": baseline(0.412), "<i>": baseline(0.5495), "empty": shutil.rmtree}
+    submissions["twice"] = lambda to: (
+        [shutil.copytree(to / PROBLEM1, to / x / PROBLEM1) for x in "ab"] and shutil.rmtree(to / PROBLEM1)
+    )
+    submissions["odd"] = lambda to: (to / PROBLEM1 / "training_log.json").write_text("[" * 10**5)
+    for name, spoil in submissions.items():
+        place = Path(shutil.copytree(sound, tmp_path / "class" / name))
+        if spoil:
+            spoil(place)
+    (tmp_path / "class/empty").mkdir()
+    (tmp_path / "class/notes.txt").write_text("no submission")
+    result = command("--all", "class", "--csv", "grades.csv", "--html", "class.html", cwd=tmp_path)
+    assert result.returncode == 1 and result.stderr == ""
+    with open(tmp_path / "grades.csv", newline="") as file:
+        rows = {row["submission"]: row for row in csv.DictReader(file)}
+    assert set(rows) == set(submissions)
+    assert float(rows["good"]["score"]) == float(rows["good"]["maximum"]) == 100
+    assert rows["good"]["exact match"] == "0.9985" and rows["good"]["known_issues"] == ""
+    assert rows["late"]["known_issues"] == "two-baselines first-digit-given" and float(rows["late"]["problem1"]) == 42
+    assert "2 places" in rows["twice"]["error"] and rows["twice"]["score"] == ""
+    assert "Nothing to grade" in rows["empty"]["error"] and 0 < float(rows["odd"]["score"]) < 90
+    page = (tmp_path / "class.html").read_text()
+    assert "6 submissions, 1 complete and sound" in page and "<i>" not in page
+    assert re.search(r"<td>Two baselines</td><td>2</td>.*?<td>&lt;i&gt;, late</td>", page)
+    (tmp_path / "sound").mkdir()
+    shutil.move(tmp_path / "class/good", tmp_path / "sound/good")
+    assert command("--all", tmp_path / "sound").returncode == 0
+
+
+# --- where results may stand ----------------------------------------------------------------------------------------
+
+
+def scores(folder: Path) -> dict[str, float]:
+    return {item.id: item.score for item in grade(folder, EXPECTED).items}
 
 
 def test_one_problem_alone(folder):
     shutil.rmtree(folder / "problem2")
-    report = grade(folder, EXPECTED, set())
+    report = grade(folder, EXPECTED)
     assert report.passed and report.maximum == 50
     assert any("problem2: no results here" in remark for remark in report.remarks)
-    assert not grade(folder, EXPECTED, {"problem1", "problem2"}).passed
-    assert grade(folder, EXPECTED, set(), only="problem2").items == []
+    assert not grade(folder, EXPECTED, required=True).passed
+    assert grade(folder, EXPECTED[1:]).items == []
 
 
 @pytest.mark.parametrize("inside", [PROBLEM1, "problem1", PROBLEM2, "problem2"])
 def test_the_folder_of_one_problem(folder, inside):
-    report = grade(folder / inside, EXPECTED, set())
+    report = grade(folder / inside, EXPECTED)
     assert report.passed and report.maximum == 50
     assert {item.id.split("/")[0] for item in report.items} == {inside[:8]}
 
 
 def test_an_empty_folder_of_one_problem_is_all_missing(tmp_path):
     (tmp_path / "problem1").mkdir()
-    report = grade(tmp_path, EXPECTED, set())
+    report = grade(tmp_path, EXPECTED)
     assert report.score == 0 and report.maximum == 50
 
 
 def test_a_folder_within_a_folder(folder, tmp_path):
     shutil.move(folder, tmp_path / "outer" / "inner")
-    assert places(tmp_path / "outer") == {"problem1": f"inner/{PROBLEM1}", "problem2": f"inner/{PROBLEM2}"}
+    places = grade(tmp_path / "outer", EXPECTED).results
+    assert places == {"problem1": f"inner/{PROBLEM1}", "problem2": f"inner/{PROBLEM2}"}
 
 
 def test_results_under_another_name(folder):
     (folder / "problem1").rename(folder / "part A")
     (folder / "problem2/results").rename(folder / "sorting")
-    assert places(folder) == {"problem1": "part A/results", "problem2": "sorting"}
+    assert grade(folder, EXPECTED).results == {"problem1": "part A/results", "problem2": "sorting"}
 
 
 def test_another_experiment_is_not_taken_for_the_missing_one(folder):
-    results = folder / PROBLEM1
-    (results / "text").mkdir()
+    (folder / PROBLEM1 / "text").mkdir()
     for name in ("best_model.pth", "training_log.json"):
-        (results / name).rename(results / "text" / name)
-    report = grade(folder, EXPECTED, set())
-    scores = {item.id: item.score for item in report.items}
-    assert scores["problem1/training-log"] == scores["problem1/checkpoint"] == 0
+        (folder / PROBLEM1 / name).rename(folder / PROBLEM1 / "text" / name)
+    assert scores(folder)["problem1/training-log"] == scores(folder)["problem1/checkpoint"] == 0
 
 
 def test_one_encoding_is_not_taken_for_another(folder):
     shutil.rmtree(folder / PROBLEM2 / "sinusoidal")
-    shutil.rmtree(folder / PROBLEM2 / "learned")
-    scores = {item.id: item.score for item in grade(folder, EXPECTED, set()).items}
-    assert scores["problem2/none-log"] == 2
-    assert scores["problem2/sinusoidal-log"] == scores["problem2/learned-checkpoint"] == 0
-
-
-def test_one_log_for_three_encodings_is_nobodys(folder):
-    results = folder / PROBLEM2
-    (results / "learned/training_log.json").rename(results / "training_log.json")
-    scores = {item.id: item.score for item in grade(folder, EXPECTED, set()).items}
-    assert scores["problem2/sinusoidal-log"] == 2 and scores["problem2/learned-log"] == 0
+    (folder / PROBLEM2 / "learned/training_log.json").rename(folder / PROBLEM2 / "training_log.json")
+    found = scores(folder)
+    assert found["problem2/none-log"] == 2  # one log for all is nobody's
+    assert (
+        found["problem2/sinusoidal-log"]
+        == found["problem2/sinusoidal-checkpoint"]
+        == found["problem2/learned-log"]
+        == 0
+    )
 
 
 def test_several_submissions_at_once_are_refused(folder, tmp_path):

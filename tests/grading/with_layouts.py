@@ -76,6 +76,10 @@ ABLATIONS = {
 
 # name -> an extrapolation_results.json with these accuracies by encoding and length
 TABLES = {
+    "of pairs": lambda table: {name: [[int(n), v] for n, v in row.items()] for name, row in table.items()},
+    "with the length again": lambda table: {
+        name: {n: {"length": int(n), "accuracy": v} for n, v in row.items()} for name, row in table.items()
+    },
     "of lists": lambda table: {name: [*row.values()] for name, row in table.items()},
     "with lengths": lambda table: {
         "test_lengths": [16, 32, 64, 128, 256],

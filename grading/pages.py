@@ -1,0 +1,123 @@
+"""Two pages of HTML, each one file that needs nothing else: feedback for a student, and an overview of a class."""
+
+import base64
+import io
+from collections import Counter
+from html import escape
+from pathlib import Path
+from string import Template
+
+from grading.folder import Folder
+from grading.report import Report, Score
+from grading.submission import Issue
+from lab.files import shown
+
+PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+WIDTH = 640  # pixels of a figure on the page
+
+
+def feedback(report: Report, reference: Report) -> str:
+    """What a student has, item by item, beside what the reference solution has."""
+    full = sum(item.score >= item.maximum for item in report.items)
+    parts = [f"<h1>Your results: {report.score:g} of {report.maximum:g} points</h1>"]
+    parts.append(_bar(report.score, report.maximum))
+    parts.append(f'<p class="lead">{_encouragement(report)} {full} of {len(report.items)} items are complete.</p>')
+    open_items = sorted((item for item in report.items if item.score < item.maximum), key=_lost, reverse=True)
+    if open_items:
+        steps = (f"<li>{_title(item.id)}: {_lost(item):g} points</li>" for item in open_items[:3])
+        parts.append(f"<p>Where the most points are still to be had:</p><ol>{''.join(steps)}</ol>")
+    expected = {item.id: item for item in reference.items}
+    for problem, title in report.titles.items():
+        items = report.of(problem)
+        if items:
+            points = f"{sum(item.score for item in items):g} of {sum(item.maximum for item in items):g} points"
+            parts.append(f"<h2>{problem}: {escape(title)} ({points})</h2>")
+        parts += [_issue(issue) for issue in report.issues if issue.item == problem]
+        for item in items:
+            other, issues = expected[item.id], [_issue(issue) for issue in report.issues if issue.item == item.id]
+            parts.append(
+                f'<section class="item{" full" * (item.score >= item.maximum)}"><header><h3>{_title(item.id)}</h3>'
+                f'<span class="points">{item.score:g} of {item.maximum:g}</span></header><div class="pair">'
+                f"{_side('Yours', item, report.files)}{_side('Reference solution', other, reference.files)}</div>"
+                f"{''.join(issues)}</section>"
+            )
+    if report.remarks:
+        remarks = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks)
+        parts.append(f"<h2>Remarks (they cost no points)</h2><ul>{remarks}</ul>")
+    return PAGE.substitute(title="Feedback", body="\n".join(parts))
+
+
+def overview(reports: dict[str, Report | str]) -> str:
+    """Which known issues are common in a class, which items lose points, and a line for each submission."""
+    graded = {name: report for name, report in reports.items() if isinstance(report, Report)}
+    sound = sum(report.passed for report in graded.values())
+    parts = [f"<h1>{len(reports)} submissions, {sound} complete and sound</h1><h2>Known issues, commonest first</h2>"]
+    having = {name: {issue.name for issue in report.issues} for name, report in graded.items()}
+    rows = []
+    for issue, count in Counter(issue for names in having.values() for issue in sorted(names)).most_common():
+        who = ", ".join(name for name in graded if issue in having[name])
+        rows.append([_title(issue), count, _bar(count, len(reports)), escape(who)])
+    parts += [_table(["issue", "submissions", "", "which"], rows) if rows else "<p>None.</p>"]
+    points, possible = Counter(), Counter()
+    for item in (item for report in graded.values() for item in report.items):
+        points[item.id] += item.score
+        possible[item.id] += item.maximum
+    shares = sorted((points[item] / possible[item], item) for item in possible if points[item] < possible[item])
+    rows = [[escape(item), f"{share:.0%}", _bar(share, 1)] for share, item in shares]
+    parts += ["<h2>Items that lose points, lowest first</h2>", _table(["item", "of its points", ""], rows)]
+    rows = []
+    for name, report in reports.items():
+        if isinstance(report, Report):
+            issues = ", ".join(map(_title, sorted(having[name]))) or "none"
+            rows.append([escape(name), f"{report.score:g} of {report.maximum:g}", issues])
+        else:
+            rows.append([escape(name), "not graded", escape(report)])
+    parts += ["<h2>Submissions</h2>", _table(["submission", "points", "known issues"], rows)]
+    return PAGE.substitute(title="Class overview", body="\n".join(parts))
+
+
+def _encouragement(report: Report) -> str:
+    share = report.score / report.maximum if report.maximum else 0.0
+    if report.passed:
+        return "Everything is here and sound. Well done!"
+    if share >= 0.8:
+        return "Very good work: only a few things are left."
+    if share >= 0.4:
+        return "Good progress. Each note below says what to look at next."
+    return "A start is made. Each note below is one step forward; take them one at a time."
+
+
+def _lost(item: Score) -> float:
+    return round(item.maximum - item.score, 2)
+
+
+def _title(name: str) -> str:
+    """ "problem1/training-log" -> "Training log" """
+    return escape(name.rsplit("/", 1)[-1].replace("-", " ").capitalize())
+
+
+def _issue(issue: Issue) -> str:
+    return (
+        f'<div class="issue"><p><b>{_title(issue.name)}:</b> {escape(issue.evidence)}.</p>'
+        f"<p>Hint: {escape(issue.hint)}</p><p>Where to look: <code>{escape(issue.file)}</code></p></div>"
+    )
+
+
+def _side(what: str, item: Score, files: Folder) -> str:
+    picture = ""
+    if item.figure:
+        image, buffer = files.picture(item.figure), io.BytesIO()
+        image.thumbnail((WIDTH, 4 * WIDTH))
+        image.quantize(128).save(buffer, "PNG", optimize=True)
+        data = base64.b64encode(buffer.getvalue()).decode()
+        picture = f'<img alt="{escape(shown(item.figure))}" src="data:image/png;base64,{data}">'
+    return f"<div><b>{what}</b><p>{escape(item.message)}</p>{picture}</div>"
+
+
+def _bar(value: float, maximum: float) -> str:
+    return f'<div class="bar"><div style="width: {100 * value / (maximum or 1):.0f}%"></div></div>'
+
+
+def _table(heads: list[str], rows: list[list]) -> str:
+    lines = ["".join(f"<th>{head}</th>" for head in heads), *("".join(f"<td>{cell}</td>" for cell in r) for r in rows)]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
