@@ -1,4 +1,4 @@
-"""The place-value model by the rules of lab/rounding.py: how far rounding can move its logits, in every local context."""
+"""How far rounding can move the logits of the place-value model, in every local context, by lab/rounding.py."""
 
 import math
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class Bound(NamedTuple):
     """What every admissible evaluation does in C local contexts."""
 
     logits: Tensor  # [C, V] in the middle
-    logit_radius: Tensor  # [C, V]
+    logit_radius: Tensor  # [C] of each of its logits
     above: Tensor  # [C, V] how far the right logit lies above each other one, in the middle; infinite for itself
     radius: Tensor  # [C, V] of that difference
     longest_exp: float  # the largest (negated) argument that exp can get
@@ -42,7 +42,7 @@ def bound(model: PlaceValueTransformer, contexts: Tensor, right: Tensor, unit: f
     for start, x in _hidden(rules, model, contexts):
         logits = rules.linear(x, output.weight, output.bias)
         differences = rules.differences(x, output.weight, output.bias, right[start : start + BATCH])
-        parts.append((logits.middle, logits.radius, *differences))
+        parts.append((logits.middle, logits.norm, *differences))
     return Bound(*(torch.cat(part) for part in zip(*parts, strict=True)), rules.longest_exp)
 
 
@@ -50,7 +50,7 @@ def _hidden(rules: Rounding, model: PlaceValueTransformer, contexts: Tensor) -> 
     """The start of each batch of contexts, and what stands before the output layer."""
     (encoder,), (decoder,) = model.encoder, model.decoder
     scale = math.sqrt(model.embedding.embedding_dim)
-    embedded = rules.exact(model.embedding.weight.double() * scale, 0 if math.log2(scale) % 1 == 0 else rules.gamma(3))
+    embedded = rules.exact(model.embedding.weight * scale, 0 if math.log2(scale) % 1 == 0 else rules.gamma(3))
 
     # The encoder sees one position, two digits: 121 sequences. [121, 2, d]
     x = embedded[torch.cartesian_prod(OPERAND, OPERAND)]
@@ -60,9 +60,10 @@ def _hidden(rules: Rounding, model: PlaceValueTransformer, contexts: Tensor) -> 
     x = _add_output(rules, x, seen, encoder.attention)
     memory = rules.layer_norm(_feed_forward(rules, x, encoder), model.encoder_norm)
 
-    # Self-attention sees the last two symbols written: all pairs of symbols. [V·V, d]
+    # Self-attention sees the last two symbols written. [pairs of symbols, d]
     attention, normed = decoder.self_attention, rules.layer_norm(embedded, decoder.self_norm)
-    last, before = torch.cartesian_prod(torch.arange(VOCAB_SIZE), torch.arange(VOCAB_SIZE)).unbind(1)
+    pairs, written = contexts[:, 4:].unique(dim=0, return_inverse=True)
+    last, before = pairs.unbind(1)
     q, k, v = _projections(rules, attention, normed, normed)
     window, mask = torch.stack([before, last], 1), torch.stack([before != PAD, last == last], 1)
     seen = rules.attention(q[last], _with_offsets(rules, k[window], attention), v[window], mask)
@@ -74,15 +75,15 @@ def _hidden(rules: Rounding, model: PlaceValueTransformer, contexts: Tensor) -> 
     number = torch.zeros(VOCAB_SIZE, dtype=torch.long)
     number[OPERAND] = torch.arange(len(OPERAND))
     for start in range(0, len(contexts), BATCH):
-        a, b, a_below, b_below, last, before = contexts[start : start + BATCH].unbind(1)
+        a, b, a_below, b_below = contexts[start : start + BATCH, :4].unbind(1)
+        wrote = written[start : start + BATCH]
         window = torch.stack(
             [number[a_below] * len(OPERAND) + number[b_below], number[a] * len(OPERAND) + number[b]], 1
         )
-        keys, values = (Ball(*(part[window].flatten(1, 2) for part in (y.middle, y.radius, y.norm))) for y in (k, v))
+        keys, values = (Ball(y.middle[window].flatten(1, 2), y.norm[window].flatten(1, 2)) for y in (k, v))
         mask = torch.stack([a_below != PAD, a_below != PAD, a == a, a == a], 1)
-        written = last * VOCAB_SIZE + before
-        seen = rules.attention(q[written], _with_offsets(rules, keys, attention), values, mask)
-        y = _add_output(rules, x[written], seen, attention)
+        seen = rules.attention(q[wrote], _with_offsets(rules, keys, attention), values, mask)
+        y = _add_output(rules, x[wrote], seen, attention)
         yield start, rules.layer_norm(_feed_forward(rules, y, decoder), model.decoder_norm)
 
 
@@ -103,4 +104,4 @@ def _feed_forward(rules: Rounding, x: Ball, layer: nn.Module) -> Ball:
 
 def _with_offsets(rules: Rounding, keys: Ball, attention: WindowAttention) -> Ball:
     """The learned vector of each slot added: keys [..., window, H, d_head], offsets [H, 1, window, d_head]"""
-    return rules.add(keys, rules.exact(attention.offsets.double().squeeze(1).transpose(0, 1)))
+    return rules.add(keys, rules.exact(attention.offsets.squeeze(1).transpose(0, 1)))
