@@ -77,12 +77,14 @@ def main(settings: Settings) -> None:
 
 
 def in_words_of_proof(found: dict) -> str:
-    count, margin = f"{found['local_contexts']:,}", found["smallest_margin"]
+    count, rounding = f"{found['local_contexts']:,}", found["rounding"]
     if found["proven"]:
-        return f"exact in all {count} local contexts, smallest logit margin {margin:.1f}: right at every length"
+        where = "float64 and float32" if found["proven_in_float32"] else "float64, not in float32"
+        return f"exact in all {count} local contexts, so at every length, in any order of summation in {where}"
     if found["failures"]:
         return f"wrong in {found['failures']:,} of {count} local contexts, as in {found['smallest_margin_at']['sum']}"
-    return f"not proven, although right in {found['covered']:,} of {count} local contexts: see locality and precision"
+    reason = rounding["float64"].get("reason", "see locality, rounding and measured")
+    return f"not proven, although right in {found['covered']:,} of {count} local contexts: {reason}"
 
 
 def say(finding: str, file: str = "") -> None:

@@ -116,6 +116,14 @@ def codes(contexts: Tensor) -> Tensor:
     return (contexts * 16 ** torch.arange(6)).sum(-1)
 
 
+def right_symbols(contexts: Tensor) -> Tensor:
+    """[C, 6] -> [C]: what comes next. The symbol written last tells the carry that came in below."""
+    a, b, a_below, b_below, last, _ = contexts.unbind(-1)
+    here, below = (sum(torch.where(digit < 10, digit, 0) for digit in pair) for pair in ((a, b), (a_below, b_below)))
+    carry = torch.where(last == START, 0, (below + (last - below) % 10) // 10)
+    return torch.where((a == BLANK) & (b == BLANK) & (carry == 0), END, (here + carry) % 10)
+
+
 def local_contexts_in(columns: Tensor, targets: Tensor) -> Tensor:
     """What stands in the window of each decoder position: [N, P, 2] and [N, P] -> [N, P, 6]"""
     read = decoder_inputs(targets)

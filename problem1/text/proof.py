@@ -5,11 +5,13 @@ symbols of the answer. So its logits are a function of that local context. Here 
 whole numbers is enumerated, the model runs on a short sum that contains it, and what it writes there is compared
 with the right symbol. Exactness at every length follows by induction over positions; see ARGUMENT.
 
-What remains is arithmetic in 32 bits: how far the logits of one local context move with position, batch and way of
-computing is measured, and compared with the smallest logit margin. All of this runs on the CPU.
+Computers round, and each library adds up in an order of its own. rounding.py bounds how far any such evaluation can
+be from exact arithmetic, in float64 and in float32. `python problem1/text/check_proof.py` checks all of it again.
 """
 
 import copy
+import hashlib
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +20,20 @@ from torch import Tensor
 
 from lab.figures import COLOURS, LINES, plt, save
 from lab.files import UserError
+from lab.rounding import ASSUMPTIONS, UNITS, NotBounded, exp_errors
 from lab.statistics import margins
 from problem1.text.dataset import PAD, Pairs, decoder_inputs, encode, random_pairs
-from problem1.text.local_contexts import DIGITS, KINDS, LocalContext, codes, every_local_context, local_contexts_in
+from problem1.text.local_contexts import (
+    DIGITS,
+    KINDS,
+    LocalContext,
+    codes,
+    every_local_context,
+    local_contexts_in,
+    right_symbols,
+)
 from problem1.text.place_value import PlaceValueTransformer
+from problem1.text.rounding import Bound, bound
 
 ARGUMENT = [
     "Locality: by construction the logits at position t depend on six symbols only: the two digits at position t, the "
@@ -29,15 +41,15 @@ ARGUMENT = [
     "the logits.",
     "Completeness: a local context is followed by one that depends on it and on the two digits of the next position "
     "alone. Starting from the first position, all that can follow are enumerated until nothing new appears.",
-    "Coverage: for each local context the model is run on a short sum that contains it; there the right symbol has "
-    "the largest logit, by at least the smallest margin.",
+    "Coverage: in each local context the right symbol has the largest logit. The model is run on a short sum that "
+    "contains it; and the difference between the right logit and each other one exceeds the radius of that difference.",
+    "Rounding: a radius bounds how far any admissible evaluation (see assumptions) can be from the middle, whatever "
+    "the order of summation. So every such evaluation has the same largest logit, at every position, in every batch.",
     "Induction: the local context of the first position holds no written symbol and is covered, so the first symbol "
     "is right. If all symbols below position t are right, the local context at position t is one of those enumerated, "
     "so its symbol is right too. The answer ends where the right answer ends, because the end is one of the symbols.",
-    "Finite precision: the logits of a local context are at every position the same expression of the same numbers; "
-    "only the order in which a library adds up may differ, and with it the last bits. A wrong choice would need "
-    "logits that move by half the smallest margin; the largest movement measured is smaller by the factor given.",
 ]
+FINEST = 20  # bits after the binary point of the fingerprint's grid, at most
 
 
 @torch.inference_mode()
@@ -62,22 +74,36 @@ class Coverage(NamedTuple):
     margins: Tensor  # [C] the smallest logit margin seen: 0 or less is a failure, infinite never seen
     unexpected: int  # steps in a local context that was not enumerated
     steps: int
-    movement: float  # the most that a logit of one local context differed between sums
+    low: Tensor  # [C, V] the lowest and the highest that each logit was
+    high: Tensor
+
+
+class Places:
+    """Where each local context stands in a list of them."""
+
+    def __init__(self, contexts: Tensor):
+        self.codes, self.order = codes(contexts).sort()
+
+    def find(self, found: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes [M] -> indices of those known, and which are known [M]"""
+        where = torch.searchsorted(self.codes, found).clamp(max=len(self.codes) - 1)
+        known = self.codes[where] == found
+        return self.order[where[known]], known
 
 
 def cover(model: PlaceValueTransformer, expected: dict[LocalContext, tuple[str, str]]) -> Coverage:
     """Run the model on every sum and sort its steps by their local contexts."""
     count = len(expected)
     found, by_step, logits = run_on(model, list(expected.values()))
-    names, position = codes(torch.tensor(list(expected))).sort()
-    where = torch.searchsorted(names, found).clamp(max=count - 1)
-    known = names[where] == found
-    index = position[where[known]]  # of each step, which local context it has
+    index, known = Places(torch.tensor(list(expected))).find(found)
     lowest = torch.full((count,), torch.inf, dtype=by_step.dtype).scatter_reduce(0, index, by_step[known], "amin")
-    return Coverage(lowest, int((~known).sum()), len(found), _spread(logits[known], index, count))
+    rows, logits = index.unsqueeze(1).expand(-1, logits.shape[1]), logits[known]
+    high = torch.full((count, logits.shape[1]), -torch.inf).scatter_reduce(0, rows, logits, "amax")
+    low = torch.full((count, logits.shape[1]), torch.inf).scatter_reduce(0, rows, logits, "amin")
+    return Coverage(lowest, int((~known).sum()), len(found), low, high)
 
 
-def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int = 9000) -> dict:
+def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int = 9000, exp_step: int = 1) -> dict:
     """The content of proof.json. Fewer digits make a smaller claim: of numbers with these digits."""
     if len(model.decoder) != 1:
         raise UserError(
@@ -87,39 +113,131 @@ def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int
     model.eval()
     expected = every_local_context(digits)
     contexts = list(expected)
-    lowest, unexpected, steps, movement = cover(model, expected)
-    covered, worst = int(lowest.isfinite().sum()), int(lowest.argmin())
-    smallest = float(lowest[worst])
-    precision = {"same_context_in_other_sums": movement, **measure_precision(model, far)}
-    largest = max(precision.values())
+    rows = torch.tensor(contexts)
+    seen = cover(model, expected)
+    covered, worst = int(seen.margins.isfinite().sum()), int(seen.margins.argmin())
     locality = measure_locality(model)
-    complete = covered == len(contexts) and unexpected == 0
+    premises = (
+        covered == len(contexts)
+        and seen.unexpected == 0
+        and bool((seen.margins > 0).all())
+        and locality["changed_from_outside"] == 0
+    )
+    bounds, rounding = {}, {}
+    for name, unit in UNITS.items():
+        try:
+            bounds[name] = bound(model, rows, right_symbols(rows), unit)
+            rounding[name] = _summary(bounds[name])
+        except NotBounded as error:
+            rounding[name] = {"holds": False, "reason": f"not bounded: {error}"}
+    measured = measure_rounding(model, rows, bounds, seen, far)
+    inside = all(way["share_of_radius"] <= 1 for way in measured.values())
+    longest = max((found.longest_exp for found in bounds.values()), default=1.0)
     return {
-        "proven": complete and smallest > 2 * largest and locality["changed_from_outside"] == 0,
+        "proven": premises and inside and rounding["float64"]["holds"],
+        "proven_in_float32": premises and inside and rounding["float32"]["holds"],
         "local_contexts": len(contexts),
         "covered": covered,
-        "steps_in_a_context_not_enumerated": unexpected,
+        "steps_in_a_context_not_enumerated": seen.unexpected,
         "sums": len(expected),
         "longest_operand": max(len(number) for pair in expected.values() for number in pair),
-        "steps": steps,
-        "failures": int((lowest <= 0).sum()),
-        "smallest_margin": smallest,
+        "steps": seen.steps,
+        "failures": int((seen.margins <= 0).sum()),
+        "smallest_margin": float(seen.margins[worst]),
         "smallest_margin_at": {"local_context": str(contexts[worst]), "sum": " + ".join(expected[contexts[worst]])},
-        "precision": precision,
-        "largest_movement": largest,
-        "smallest_margin_over_twice_the_movement": smallest / (2 * largest) if largest and smallest > 0 else None,
-        "locality": locality,
+        "rounding": rounding,
+        "measured": measured,
+        "exp": exp_errors(math.ceil(longest), exp_step),
+        "assumptions": ASSUMPTIONS,
         "argument": ARGUMENT,
-        "margin_histogram": _histogram(lowest, [context.kind for context in contexts]),
+        "locality": locality,
+        "weights_sha256": digest_of_weights(model),
+        "contexts_sha256": _sha256(codes(rows).sort().values),
+        "fingerprint": fingerprint(rows, bounds["float64"]) if "float64" in bounds else None,
+        "margin_histogram": _histogram(seen.margins, [context.kind for context in contexts]),
     }
 
 
-def _spread(logits: Tensor, index: Tensor, count: int) -> float:
-    """The most that any logit of one local context differs between the sums that contain it: [M, V], [M]"""
-    rows = index.unsqueeze(1).expand_as(logits)
-    high = torch.full((count, logits.shape[1]), -torch.inf).scatter_reduce(0, rows, logits, "amax")
-    low = torch.full((count, logits.shape[1]), torch.inf).scatter_reduce(0, rows, logits, "amin")
-    return float((high - low).max())
+def _summary(found: Bound) -> dict:
+    """The reserve rounded down and the radius rounded up, to four digits."""
+    reserve, radius = float(found.reserve.min()), float(found.radius.max())
+    return {
+        "holds": reserve > 0,
+        "smallest_margin": float(found.margins.min()),
+        "smallest_reserve": four_digits(reserve, up=False),
+        "largest_radius": four_digits(radius, up=True),
+        "largest_share_of_a_difference": four_digits(float((found.radius / found.above).max()), up=True),
+    }
+
+
+def four_digits(value: float, up: bool) -> float:
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 3) if value else 1.0
+    return float(f"{(math.ceil if up else math.floor)(value / step) * step:.4g}")
+
+
+# --- digests -----------------------------------------------------------------------------------------------------
+
+
+def _sha256(integers: Tensor) -> str:
+    return hashlib.sha256(integers.numpy().astype("<i4").tobytes()).hexdigest()
+
+
+def digest_of_weights(model: PlaceValueTransformer) -> str:
+    """Names in alphabetical order, each followed by its numbers as float32."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(name.encode() + weight.numpy().astype("<f4").tobytes())
+    return digest.hexdigest()
+
+
+def fingerprint(contexts: Tensor, found: Bound) -> dict | None:
+    """One digest of all margins that every admissible float64 evaluation reproduces.
+
+    Margins, in the order of the contexts' codes, are rounded to a grid: the finest on which no margin is so near
+    to the middle between two grid points that its radius reaches it.
+    """
+    order = codes(contexts).argsort()
+    values, radius = found.margins[order], found.radius.amax(1)[order]
+    for bits in range(FINEST, -1, -1):
+        place = values * 2**bits + 0.5
+        if bool(((place - place.round()).abs() > radius * 2**bits + 1e-6).all()):
+            return {"contexts": len(contexts), "grid": 2.0**-bits, "sha256": _sha256(place.floor().int())}
+    return None
+
+
+# --- measurements ------------------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def measure_rounding(
+    model: PlaceValueTransformer, contexts: Tensor, bounds: dict[str, Bound], seen: Coverage, far: int
+) -> dict[str, dict]:
+    """How far logits are from the middle of their context when they are computed in different ways, and which share
+    of the radius that is: on all sums, at high positions, one symbol at a time as in greedy decoding, in float64."""
+    places, ways = Places(contexts), {}
+
+    def measure(name: str, precision: str, index: Tensor, logits: Tensor) -> None:
+        distance = (logits.double() - bounds[precision].logits[index]).abs()
+        share = (distance.amax(1) / bounds[precision].logit_radius[index]).max()
+        ways[name] = {"precision": precision, "distance": float(distance.max()), "share_of_radius": float(share)}
+
+    if "float32" in bounds:
+        everywhere = torch.arange(len(contexts))
+        measure("all_sums", "float32", everywhere.repeat(2), torch.cat([seen.low, seen.high]))
+        pairs = [(a + "0" * far, b + "0" * far) for a, b in random_pairs(200, 3, seed=9)]
+        found, _, logits = run_on(model, pairs)
+        index, known = places.find(found)
+        measure(f"positions_up_to_{far}", "float32", index, logits[known])
+        columns, targets = encode(pairs[:1], "place_value", "reversed")
+        index, known = places.find(codes(local_contexts_in(columns, targets)).flatten())
+        logits = model.generate(columns)[1][0]
+        measure("one_symbol_at_a_time", "float32", index[: len(logits)], logits[known[: len(logits)]])
+    if "float64" in bounds:
+        some = list(every_local_context().values())[::20]
+        found, _, logits = run_on(copy.deepcopy(model).double(), some)
+        index, known = places.find(found)
+        measure("float64", "float64", index, logits[known])
+    return ways
 
 
 def _histogram(lowest: Tensor, kinds: list[str]) -> dict:
@@ -132,45 +250,6 @@ def _histogram(lowest: Tensor, kinds: list[str]) -> dict:
         for kind in KINDS
     }
     return {"edges": [bottom + 0.5 * number for number in range(bins + 1)], "counts": counts}
-
-
-@torch.inference_mode()
-def measure_precision(model: PlaceValueTransformer, high: int = 9000, low: int = 5, digits: int = 200) -> dict:
-    """The largest difference of any logit when the same local contexts are computed in another way:
-
-    at position 5 and at position 9,000; one symbol at a time, as in greedy decoding, and all at once; alone and
-    in a batch; in 32 bits and in 64, where rounding is five hundred million times finer.
-    """
-    pairs = random_pairs(digits, 20, seed=9)
-    apart, by_step = [], []
-    for a, b in pairs:
-        near, far = (_logits(model, (a + "0" * position, b + "0" * position)) for position in (low, high))
-        apart.append(_difference(near[low:], far[high:]))
-    for a, b in pairs[:3]:
-        columns, _ = encode([(a + "0" * high, b + "0" * high)], "place_value", "reversed")
-        symbols, logits = model.generate(columns)
-        by_step.append(_difference(logits, model(columns, decoder_inputs(symbols))))
-    together = run_on(model, pairs)[2]
-    alone = _difference(together, torch.cat([_logits(model, pair) for pair in pairs]))
-    some = list(every_local_context().values())[::20]
-    exact = run_on(copy.deepcopy(model).double(), some)[2]
-    rounding = _difference(run_on(model, some)[2], exact)
-    return {
-        f"position_{low}_against_position_{high}": max(apart),
-        "step_by_step_against_all_at_once": max(by_step),
-        "alone_against_in_a_batch": alone,
-        "32_bits_against_64_bits": rounding,
-    }
-
-
-def _difference(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
-
-
-def _logits(model: PlaceValueTransformer, pair: tuple[str, str]) -> Tensor:
-    """Logits of every step of one sum, its end included: [T, V]"""
-    columns, targets = encode([pair], "place_value", "reversed")
-    return model(columns, decoder_inputs(targets))[0, : int((targets != PAD).sum())]
 
 
 @torch.inference_mode()
@@ -207,24 +286,29 @@ def measure_locality(model: PlaceValueTransformer, trials: int = 200, digits: in
 
 
 def draw(numbers: dict, path: Path) -> None:
-    """The logit margins of all local contexts by kind, and far to the left how much logits move."""
+    """The logit margins of all local contexts by kind, and to the left how far rounding can move them."""
     edges, counts = numbers["margin_histogram"]["edges"], numbers["margin_histogram"]["counts"]
     figure, axes = plt.subplots(figsize=(9, 4))
     for number, (kind, heights) in enumerate(counts.items()):
         style = {"color": COLOURS[number], "linestyle": LINES[number], "linewidth": 1.6}
         axes.stairs(heights, edges, **style, label=f"{kind}: {sum(heights):,}")
-    movement, smallest = numbers["largest_movement"], numbers["smallest_margin"]
+    lines = [(numbers["smallest_margin"], "smallest\nmargin")]
+    for name, found in numbers["rounding"].items():
+        lines.append((found.get("largest_radius", 0), f"largest radius\nin {name}"))
+    lines += [
+        (way["distance"], "measured\nin float32") for name, way in numbers["measured"].items() if name == "all_sums"
+    ]
     top = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "ha": "right"}
-    for value, text in ((movement, "largest movement\nof a logit"), (smallest, "smallest\nmargin")):
+    for value, text in lines:
         if value > 0:
             axes.axvline(value, color="#555555", linewidth=1)
             axes.annotate(f"{text}\n{value:.2g}", (value, 0.97), xytext=(-4, 0), fontsize=9, **top)
-    axes.set(xscale="log", yscale="log", xlim=(1e-7, 100), ylim=(0.7, None))
+    axes.set(xscale="log", yscale="log", xlim=(1e-10, 100), ylim=(0.7, None))
     axes.set(xlabel="logits (logarithmic)", ylabel="local contexts")
     axes.legend(loc="center left", bbox_to_anchor=(0.27, 0.5), title="logit margin of the right symbol, by kind")
     save(
         figure,
         path,
-        f"All {numbers['local_contexts']:,} local contexts of sums; wrong in {numbers['failures']:,}. "
-        "A wrong symbol would need logits to move by half the smallest margin.",
+        f"All {numbers['local_contexts']:,} local contexts of sums; wrong in {numbers['failures']:,}. No evaluation in "
+        "float64, in whatever order it adds, moves a margin by more than its radius.",
     )

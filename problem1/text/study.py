@@ -82,7 +82,8 @@ def train_and_measure(flags: dict, samples: int, folder: Path, data_dir: Path) -
 
 
 def single_numbers(found: dict) -> dict:
-    return {name: value for name, value in found.items() if not isinstance(value, list | dict)}
+    """Numbers that stand alone, and what rounding can do."""
+    return {name: value for name, value in found.items() if name == "rounding" or not isinstance(value, list | dict)}
 
 
 def summary(runs: dict[str, dict]) -> dict:
