@@ -39,6 +39,7 @@ from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucke
 HERE = Path(__file__).resolve().parent
 PARTS = ("ui", "add", "carry", "length", "sorted", "main")  # scripts after the engine, in this order
 MOST_BYTES = 3_000_000
+ROWS = 1000  # of the test rows, on which the page measures accuracy with heads off
 LENGTHS = generate_data.COURSE_LENGTHS
 FIGURES = {  # for readers whose browser runs no scripts
     "problem1/results/head_analysis/head_importance.png": "Which heads matter: accuracy with one head switched off",
@@ -146,8 +147,8 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
     means = {head: {"shape": list(o.shape[1:]), "f32": base64_of(o.mean(0).numpy(), "<f4")} for head, o in outputs.items()}
     return {
         "verification": {key: verification[key] for key in ("pairs", "errors", "exhaustive", "smallest_margin")},
-        "rows": torch.stack([a, b], 1).tolist(),
-        "classes": carry_classes(rows).tolist(),
+        "rows": torch.stack([a, b], 1)[:ROWS].tolist(),
+        "classes": carry_classes(rows)[:ROWS].tolist(),
         "class_names": CARRY_CLASSES,
         "means": means,
         "ablation": {
@@ -198,7 +199,7 @@ def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module
         for n in LENGTHS
     }
     again = {
-        name: {key: evaluate(model, (part.sequences, part.labels), sorting.score, 250)[1] for key, part in rows.items()}
+        name: {key: evaluate(model, (part.sequences, part.labels), sorting.score, 50)[1] for key, part in rows.items()}
         for name, (_, model) in models.items()
     }
     return {"committed": committed, "rounded": again, "sets": {key: len(part) for key, part in rows.items()}}
@@ -207,7 +208,7 @@ def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module
 # --- the page ----------------------------------------------------------------------------------------------------------
 
 
-def small_figure(path: Path, width: int = 620) -> str:
+def small_figure(path: Path, width: int = 480) -> str:
     """A figure as a data address, small enough for a page that shows it only where no script runs."""
     from PIL import Image
 
@@ -215,7 +216,7 @@ def small_figure(path: Path, width: int = 620) -> str:
         image = Image.open(path).convert("L")
     except OSError:
         raise UserError(f"{path} cannot be read as a picture: run `make`.") from None
-    image = image.resize((width, round(image.height * width / image.width)), Image.LANCZOS).quantize(8)
+    image = image.resize((width, round(image.height * width / image.width)), Image.LANCZOS).quantize(6)
     buffer = io.BytesIO()
     image.save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
@@ -241,6 +242,7 @@ def page(settings: Settings) -> str:
     }
     fields = {
         "style": (HERE / "style.css").read_text(encoding="utf-8"),
+        "tools": (HERE / "tools.js").read_text(encoding="utf-8"),
         "engine": (HERE / "engine.js").read_text(encoding="utf-8"),
         "worker": (HERE / "worker.js").read_text(encoding="utf-8"),
         "panels": "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in PARTS),

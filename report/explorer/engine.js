@@ -596,61 +596,14 @@ const Engine = (() => {
     }
   }
 
-  // --- a fingerprint -----------------------------------------------------------------------------------------------
-
-  /** The fractional part of a square or cube root of the first primes: SHA-256's constants, as whole numbers */
-  function primeRoots(count, root) {
-    const found = [];
-    for (let n = 2; found.length < count; n++) {
-      let prime = true;
-      for (let k = 2; k * k <= n; k++) prime = prime && n % k !== 0;
-      if (prime) found.push(Math.floor((root(n) % 1) * 4294967296));
-    }
-    return found;
-  }
-
-  /** SHA-256 of bytes, in hex (FIPS 180-4). `crypto.subtle` does not exist on every page that is opened from disk. */
-  function sha256(bytes) {
-    const rotate = (x, n) => (x >>> n) | (x << (32 - n));
-    const padded = new Uint8Array(Math.ceil((bytes.length + 9) / 64) * 64), words = new DataView(padded.buffer);
-    padded.set(bytes);
-    padded[bytes.length] = 128;
-    words.setUint32(padded.length - 8, Math.floor(bytes.length / 536870912));
-    words.setUint32(padded.length - 4, bytes.length << 3);
-    const K = primeRoots(64, cubeRoot), hash = Int32Array.from(primeRoots(8, Math.sqrt)), w = new Int32Array(64);
-    for (let block = 0; block < padded.length; block += 64) {
-      for (let t = 0; t < 16; t++) w[t] = words.getInt32(block + 4 * t);
-      for (let t = 16; t < 64; t++) {
-        const s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ (w[t - 15] >>> 3);
-        const s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ (w[t - 2] >>> 10);
-        w[t] = w[t - 16] + s0 + w[t - 7] + s1;
-      }
-      let [a, b, c, d, e, f, g, h] = hash;
-      for (let t = 0; t < 64; t++) {
-        const t1 = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + K[t] + w[t];
-        const t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-        [h, g, f, e, d, c, b, a] = [g, f, e, (d + t1) | 0, c, b, a, (t1 + t2) | 0];
-      }
-      [a, b, c, d, e, f, g, h].forEach((value, k) => (hash[k] += value));
-    }
-    return [...hash].map((value) => (value >>> 0).toString(16).padStart(8, "0")).join("");
-  }
-
-  /** By Newton's method, with + - * / alone */
-  function cubeRoot(n) {
-    let x = n;
-    for (let k = 0; k < 60; k++) x -= (x * x * x - n) / (3 * x * x);
-    return x;
-  }
-
   // --- weights as text -------------------------------------------------------------------------------------------
 
   const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const SIXES = Uint8Array.from({ length: 128 }, (_, code) => Math.max(0, ALPHABET.indexOf(String.fromCharCode(code))));
 
-  /** base64 -> bytes */
+  /** base64 -> an ArrayBuffer */
   function fromBase64(text) {
-    const bytes = new Uint8Array((text.length / 4) * 3);
+    const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0, bytes = new Uint8Array((text.length / 4) * 3);
     for (let k = 0, at = 0; k < text.length; k += 4) {
       const six = (n) => SIXES[text.charCodeAt(k + n)];
       const word = (six(0) << 18) | (six(1) << 12) | (six(2) << 6) | six(3);
@@ -658,23 +611,25 @@ const Engine = (() => {
       bytes[at++] = word >> 8;
       bytes[at++] = word;
     }
-    return bytes.buffer;
+    return bytes.buffer.slice(0, bytes.length - padding);
   }
+
+  /** base64 of 32-bit numbers -> Float64Array */
+  const numbers = (text) => Float64Array.from(new Float32Array(fromBase64(text)));
 
   /** {kind, settings, tensors: {name: {shape, f32}} or {shape, i8, scale}} -> the model. i8: whole numbers, times a
       scale for each row. */
   function load({ kind, settings, tensors }) {
     const weights = {};
     for (const [name, { shape, f32, i8, scale }] of Object.entries(tensors)) {
-      const size = shape.reduce((product, n) => product * n, 1);
-      if (f32) weights[name] = Float64Array.from(new Float32Array(fromBase64(f32), 0, size));
+      if (f32) weights[name] = numbers(f32);
       else {
-        const scales = new Float32Array(fromBase64(scale), 0, shape[0]), row = size / shape[0];
-        weights[name] = Float64Array.from(new Int8Array(fromBase64(i8), 0, size), (v, k) => v * scales[Math.floor(k / row)]);
+        const steps = new Int8Array(fromBase64(i8)), scales = numbers(scale), row = steps.length / shape[0];
+        weights[name] = Float64Array.from(steps, (step, k) => step * scales[Math.floor(k / row)]);
       }
     }
     return new { addition: Addition, text: TextAddition, sorting: Classifier }[kind](settings, weights);
   }
 
-  return { load, sha256, exp, sinCos, Hooks, largest, margin, probabilities, everyLocalContext, TEXT, PLUS, START };
+  return { load, numbers, exp, sinCos, Hooks, largest, margin, probabilities, everyLocalContext, TEXT, PLUS, START };
 })();
