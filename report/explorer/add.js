@@ -46,9 +46,9 @@
         h("small", {}, `probability ${share > 0.99999 ? "> 99.999%" : percent(share, 3)}`), h("small", {}, `margin ${signed(margin, 2)}`),
         wrong && h("small", { class: "bad" }, `should be ${run.targets[k]}`));
     });
-    answer.replaceChildren(...cards);
+    put(answer, cards);
     const text = `${state.a} + ${state.b} = ${[...run.answers].join("")}, ${right ? "right" : `wrong: ${[...run.targets].join("")}`}`;
-    verdict.replaceChildren(h("b", { class: right ? "good" : "bad" }, right ? "Right. " : "Wrong. "),
+    put(verdict, h("b", { class: right ? "good" : "bad" }, right ? "Right. " : "Wrong. "),
       state.off.size ? `${state.off.size} of ${headNames.length} heads switched off.` : "All heads on.");
     announce(text);
   }
@@ -101,7 +101,7 @@
       figure.className = `head ${kind || ""}`;
       toggle.textContent = `layer ${layer} · head ${number}: ${kind || "on"}`;
       toggle.setAttribute("aria-label", `${spoken(head)}: ${kind ? `${kind} ablated` : "on"}`);
-      holder.replaceChildren(drawPattern(head));
+      put(holder, drawPattern(head));
     }
     drawTokens();
   }
@@ -115,7 +115,7 @@
     const off = interventions();
     for (const [head, figure] of figures) {
       const margin = smallest({ ...off, [head]: { value: null } }), already = state.off.has(head);
-      figure.lastChild.replaceChildren(already ? "switched off" : h("span", { class: margin > 0 ? "" : "bad" },
+      put(figure.lastChild, already ? "switched off" : h("span", { class: margin > 0 ? "" : "bad" },
         margin > 0 ? `off: margin ${signed(margin)}` : `off: wrong (${signed(margin)})`));
     }
   }
@@ -127,12 +127,11 @@
       button(text, () => hold(id), { "aria-pressed": String(state.held === id), class: state.hover === id ? "near" : null,
         "data-token": id, "aria-label": label });
     const focused = document.activeElement && tokens.contains(document.activeElement) && document.activeElement.dataset.token;
-    tokens.replaceChildren(
-      ...sourceText().map((text, k) => token(`s${k}`, text, `source token ${k + 1}: ${text}`)), h("i", {}, "="),
-      ...[...run.answers].map((digit, k) => token(`t${k}`, String(digit), `answer digit, ${names[k]}: ${digit}`)));
+    put(tokens, sourceText().map((text, k) => token(`s${k}`, text, `source token ${k + 1}: ${text}`)), h("i", {}, "="),
+      [...run.answers].map((digit, k) => token(`t${k}`, String(digit), `answer digit, ${names[k]}: ${digit}`)));
     if (focused) tokens.querySelector(`[data-token="${focused}"]`).focus();
     const id = state.hover || state.held;
-    looks.replaceChildren(...(id ? [looksTable(id)] : [h("p", { class: "note" },
+    put(looks, (id ? [looksTable(id)] : [h("p", { class: "note" },
       "Point at a digit, here or in a pattern, to see where it looks (row) and who looks at it (column). A click holds it.")]));
   }
 
@@ -199,7 +198,7 @@
     lastRight = right;
     const now = byClass(right), before = byClass(baseline || []), part = right.length < ROWS.length;
     const share = ([ok, n]) => (n ? percent(ok / n) : "…");
-    accuracy.replaceChildren(table([["sums", "all heads on", part ? `now (${right.length} so far)` : "now"],
+    put(accuracy, table([["sums", "all heads on", part ? `now (${right.length} so far)` : "now"],
       ...["all", ...facts.class_names].map((name, k) => [`${name} (${k ? facts.classes.filter((c) => c === k - 1).length : ROWS.length})`,
         share(before[k]), h("span", { class: baseline && now[k][1] && now[k][0] / now[k][1] < before[k][0] / before[k][1] ? "bad" : "" }, share(now[k]))])]));
   }
@@ -211,7 +210,7 @@
     const greedy = off === state.off.size && order.slice(0, off).every((head) => state.off.has(head));
     slider.value = greedy ? off : 0;
     steps.textContent = greedy && off ? `${off} heads off, the last ${order[off - 1]}` : "no heads off in this order";
-    curve.replaceChildren(curvePicture(greedy ? off : null));
+    put(curve, curvePicture(greedy ? off : null));
   }
 
   const curvePicture = (removed) =>
@@ -288,12 +287,12 @@
 
   const worst = headNames.reduce((x, y) => (facts.ablation[y].zero < facts.ablation[x].zero ? y : x));
   const free = exact_match.findLastIndex((share) => share >= 0.99), { verification } = facts;
-  root.replaceChildren(
+  put(root, 
     h("h2", { id: "add-title" }, "Add"),
     h("p", { class: "finding" },
       verification.errors === 0 && verification.exhaustive ? ["The model writes ", h("b", {}, `all ${whole(verification.pairs)} sums right`)] : `The model writes ${whole(verification.errors)} of ${whole(verification.pairs)} sums wrong`,
-      `. It needs few of its ${headNames.length} heads: `, h("b", {}, `${free} can be removed`), ` one after another and ${percent(exact_match[free])} of the test sums stay right. Without `,
-      h("b", {}, worst), ` alone, ${percent(facts.ablation[worst].zero)} do.`),
+      ". ", h("b", {}, `${free} of its ${headNames.length} heads can be removed`), ` one after another, and ${percent(exact_match[free])} of the test sums stay right. But switch off `,
+      h("b", {}, worst), ` alone, and only ${percent(facts.ablation[worst].zero)} are. Try it: its button is below.`),
     h("div", { class: "row" }, inputA, "+", inputB, preset("386", "617"), preset("445", "555"), preset("120", "345"), preset("999", "999")),
     problem, answer, verdict, tokens, looks,
     group("Encoder: the digits of the question look at each other", "Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums).", (head) => head.startsWith("encoder")),

@@ -79,7 +79,7 @@
     const { logits, moved } = patchedRun(), now = written(logits), before = written(clean.logits);
     const count = [...state.patched.values()].filter((positions) => positions.size).length;
     const mark = (row) => row.map((digit, k) => (k === target ? h("span", { class: digit === before[k] ? "" : "flip" }, digit) : digit));
-    result.replaceChildren(
+    put(result, 
       table([["run", "sum", "writes"],
         ["clean", `${a} + ${b}`, before.join("")], ["corrupted", `${c} + ${d}`, mark(written(corrupted.logits))],
         [`clean, ${count} ${count === 1 ? "head" : "heads"} patched`, `${a} + ${b}`, h("b", {}, mark(now))]], { class: "runs" }),
@@ -87,7 +87,7 @@
     const flipped = now[target] === corrupted.targets[target];
     const text = `The ${names[target]} digit ${flipped ? `flips: ${before[target]} becomes ${now[target]}` : `stays ${now[target]}`}. ` +
       `The logit difference has moved ${percent(moved, 0)} of the way.`;
-    outcome.replaceChildren(h("b", { class: flipped ? "bad" : "" }, text));
+    put(outcome, h("b", { class: flipped ? "bad" : "" }, text));
     if (count) announce(text);
   }
 
@@ -118,9 +118,11 @@
       cell.setAttribute("aria-pressed", String(on));
       cell.style.background = known && !on ? `color-mix(in srgb, var(--blue) ${Math.round(90 * Math.max(0, Math.min(1, value)))}%, var(--card))` : "";
       cell.style.color = known && !on && value > 0.45 ? "var(--on-blue)" : "";
-      cell.textContent = all ? `${head}${known ? `  ${value.toFixed(2)}` : ""}` : known ? (Math.abs(value) < 0.005 ? "·" : value.toFixed(2)) : "";
+      const text = !known ? "" : Math.abs(value) < 0.005 ? "·" : signed(value, 2);
+      put(cell, all && head, all ? h("span", {}, text) : text);
+      cell.disabled = !all && head.startsWith("decoder") && +position > runs.target; // the target cannot see it
       const where = all ? "all positions" : head.startsWith("encoder") ? `source token ${+position + 1}` : `the position that writes the ${names[+position]}`;
-      cell.setAttribute("aria-label", `${spoken(head)}, ${where}: ${known ? `moves the logit difference by ${value.toFixed(2)}` : "not measured"}`);
+      cell.setAttribute("aria-label", `${spoken(head)}, ${where}: ${known ? `moves the logit difference by ${signed(value, 2)}` : "not measured"}`);
     }
     mapPair.setAttribute("aria-pressed", String(state.map === "pair" || !group));
     mapAll.setAttribute("aria-pressed", String(state.map === "all" && Boolean(group)));
@@ -213,8 +215,8 @@
     if (runs.target < 0) {
       worker.stop();
       complain(problem, "These two sums have the same answer, so nothing can flip: change a digit of one of them.");
-      result.replaceChildren();
-      outcome.replaceChildren();
+      put(result);
+      put(outcome);
       return drawMap();
     }
     const group = kind();
@@ -233,7 +235,7 @@
       return one === Engine.PLUS ? "+" : one === other ? String(one) : `${one}→${other}`;
     };
     cells.clear();
-    grids.replaceChildren(
+    put(grids, 
       h("div", {}, h("h3", {}, "Decoder: the position that writes a digit"), makeGrid(headNames.filter((head) => head.startsWith("decoder")), names.slice(0, T))),
       h("div", {}, h("h3", {}, "Encoder: a position in the question"), makeGrid(headNames.filter((head) => head.startsWith("encoder")), [...runs.clean.sources].map((_, k) => label(k)))));
   }
@@ -259,13 +261,13 @@
 
   const found = groups.filter((group) => group.nines === 0), best = found.map((group) => {
     const head = headNames.reduce((x, y) => (group.moved[y] > group.moved[x] ? y : x));
-    return [`into the ${group.digit} it is `, h("b", {}, head), ` (${percent(group.moved[head], 0)} of the logit difference)`];
+    return [`into the ${group.digit} by `, h("b", {}, head), ` (${percent(group.moved[head], 0)} of the way to the other digit)`];
   });
-  const sentence = found[0] && ["No single place holds the carry. Of all heads alone, the one that brings most of a straight carry: ",
+  const sentence = found[0] && ["Which head brings the carry? Patched alone, most of a straight carry is brought ",
     best.map((part, k) => [k ? "; " : "", part]), ". ", `${found[0].circuit.heads.length} cross-attention heads together flip the ${found[0].digit} digit in `,
     h("b", {}, percent(found[0].circuit.sufficiency.share)), ` of ${found[0].circuit.sufficiency.n} pairs; all other heads without them in ${percent(found[0].circuit.complement.share)}.`];
   const exported = () => [["head", "whole", ...Array.from({ length: S }, (_, k) => `position ${k}`)], ...headNames.map((head) => [head, shownEffects()(head).whole, ...shownEffects()(head).positions])];
-  root.replaceChildren(
+  put(root, 
     h("h2", { id: "carry-title" }, "Carry"), h("p", { class: "finding" }, sentence),
     h("p", { class: "note" }, "Two sums differ in a carry. Press cells of the map, drag over several, or use the arrow keys and Enter: there the clean run gets the head's output from the corrupted run. " +
       "Does the digit that the carry goes into flip? The number in a cell: how far this cell alone moves the logit difference, from 0 (clean) to 1 (corrupted)."),

@@ -36,7 +36,7 @@
     const ended = steps.at(-1).symbol === Engine.TEXT.END, answer = steps.filter(({ symbol }) => symbol < 10).map(({ symbol }) => symbol).reverse().join("");
     const right = ended && answer === rightSum(state.x, state.y), thinnest = Math.min(...steps.map(({ margin }) => margin));
     const text = `${right ? "Right" : "Wrong"}: ${whole(answer.length)} digits in ${whole(steps.length)} steps, smallest margin ${signed(thinnest, 2)}.`;
-    verdict.replaceChildren(h("b", { class: right ? "good" : "bad" }, text), ` (${Math.max(1, Math.round(performance.now() - started))} ms)`);
+    put(verdict, h("b", { class: right ? "good" : "bad" }, text), ` (${Math.max(1, Math.round(performance.now() - started))} ms)`);
     announce(text);
     state.t = Math.min(state.t, steps.length - 1);
     position.max = steps.length - 1;
@@ -53,7 +53,7 @@
       blocks.unshift(h("div", {}, line(0), line(1), h("div", { style: "margin:0;font-weight:700" },
         part.map(({ symbol, t }) => h("span", { "data-t": t, "data-row": 2 }, symbol < 10 ? symbol : symbol === Engine.TEXT.END ? "▸" : "?")))));
     }
-    columns.replaceChildren(...blocks);
+    put(columns, blocks);
   }
 
   function show(t, announced = false) {
@@ -70,7 +70,7 @@
     here.className = "here";
     if (announced) columns.scrollTop += here.getBoundingClientRect().top - columns.getBoundingClientRect().top - 100;
     const [a, b, c, d, last, before] = context.map(name);
-    contextTable.replaceChildren(table([["", `position ${state.t - 1} (below)`, `position ${state.t}`], ["first number", c, a], ["second number", d, b],
+    put(contextTable, table([["", state.t ? `position ${state.t - 1}` : "below", `position ${state.t}`], ["first number", c, a], ["second number", d, b],
       ["answer read", before, last], ["writes", "", h("b", {}, name(symbol))], ["margin", "", margin.toFixed(4)]], { class: "context" }));
     if (announced) announce(`position ${state.t} writes ${name(symbol)}, from ${a} and ${b}, below ${c} and ${d}, last written ${last}; margin ${margin.toFixed(2)}`);
   }
@@ -104,7 +104,7 @@
         lines.push(["", h("b", { class: holds ? "good" : "bad" }, verdict)]);
         announce(verdict);
       }
-      proof.replaceChildren(table([["on this machine", ""], ...lines]), histogram(),
+      put(proof, table([["on this machine", ""], ...lines]), histogram(),
         exports("margins", histogram, () => [["margin from", "local contexts"], ...bins()]));
     }, () => (proveButton.disabled = false));
   }
@@ -150,7 +150,7 @@
     compute();
   }
 
-  root.replaceChildren(
+  put(root, 
     h("h2", { id: "length-title" }, "Any length"),
     h("p", { class: "finding" }, "A second model writes a digit from six symbols: two digits of each number and the last two symbols it wrote. There are only ",
       h("b", {}, `${whole(facts.local_contexts)} such local contexts`), facts.proven ? ", and it is right in every one, by a logit margin of at least " : `, and it is wrong in ${whole(facts.failures)} of them; smallest logit margin `,

@@ -56,17 +56,17 @@
         `${percent(best[2], 0)} to the one ${best[1]} (${best[0]})`];
     });
     const focused = verdicts.contains(document.activeElement) && document.activeElement.textContent;
-    verdicts.replaceChildren(table([["position scheme", "says", "", "logit margin", "votes by position: up for sorted", "most attention to a neighbour"], ...rows], { class: "verdicts" }));
+    put(verdicts, table([["position scheme", "says", "", "logit margin", "votes by position: up for sorted", "most attention to a neighbour"], ...rows], { class: "verdicts" }));
     if (focused) [...verdicts.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
   }
 
   function drawPicture() {
     const { values } = state, n = values.length, X = (i) => 8 + (624 * (i + 0.5)) / n, Y = (v) => 96 - 0.88 * v, size = Math.max(1, Math.min(4, 220 / n));
     const down = values.map((value, i) => i > 0 && values[i - 1] > value), count = down.filter(Boolean).length;
-    picture.replaceChildren(s("svg", { viewBox: "0 0 640 100", class: "chart", role: "img", "aria-label": `${n} values, ${count} steps down` },
+    put(picture, s("svg", { viewBox: "0 0 640 100", class: "chart", role: "img", "aria-label": `${n} values, ${count} steps down` },
       down.map((step, i) => step && s("line", { class: "line two", x1: X(i - 1), x2: X(i), y1: Y(values[i - 1]), y2: Y(values[i]) })),
       values.map((value, i) => s("circle", { class: down[i] ? "two" : "one", cx: X(i), cy: Y(value), r: size }))));
-    truth.replaceChildren(h("b", {}, `${n} values, ${count ? "not sorted" : "sorted"}`), count ? `: ${count} ${count === 1 ? "step" : "steps"} down` : ": no step down");
+    put(truth, h("b", {}, `${n} values, ${count ? "not sorted" : "sorted"}`), count ? `: ${count} ${count === 1 ? "step" : "steps"} down` : ": no step down");
   }
 
   function change(values) {
@@ -129,12 +129,12 @@
   }
 
   function drawCurves() {
-    curve.replaceChildren(curvePicture());
+    put(curve, curvePicture());
     const rows = shown().map((name) => [label(name), ...LIVE_LENGTHS.map((n) => {
       const before = committed(name).find(([length]) => length === n), now = (live[name] || {})[n];
       return `${before ? percent(before[1], 0) : "–"}${now === undefined ? "" : ` / ${percent(now, 0)}`}`;
     })]);
-    lengthTable.replaceChildren(table([["committed / measured here", ...LIVE_LENGTHS], ...rows]));
+    put(lengthTable, table([["committed / measured here", ...LIVE_LENGTHS], ...rows]));
     for (const [kind, made] of Object.entries(protocolButtons)) made.setAttribute("aria-pressed", String(kind === state.protocol));
     for (const [kind, made] of Object.entries(disorderButtons)) made.setAttribute("aria-pressed", String(kind === state.disorder));
     const lacking = Object.keys(facts.committed).filter((name) => name.startsWith(`${state.protocol}/`) && !TRAINED.includes(name)).length;
@@ -195,10 +195,10 @@
 
   const far = "extrapolation/256", course = TRAINED.filter((name) => name.startsWith("course/"));
   const good = course.filter((name) => facts.committed[name][far] >= 0.99), bad = course.filter((name) => facts.committed[name][far] <= 0.6);
-  root.replaceChildren(
+  put(root, 
     h("h2", { id: "sorted-title" }, "Sorted?"),
     h("p", { class: "finding" }, "All models were trained on 8 to 16 values. At 256 values ", h("b", {}, `${good.length} of ${course.length} position schemes`), ` are right in at least 99% of the test rows (${good.map(label).join(", ")}), and `,
-      h("b", {}, `${bad.length} are no better than guessing`), ` (${bad.map(label).join(", ")}).`),
+      h("b", {}, `${bad.length} in at most 60%, little better than guessing`), ` (${bad.map(label).join(", ")}).`),
     input, h("div", { class: "row" }, button("Sort", () => change(state.values.slice().sort((a, b) => a - b))), button("Shuffle", shuffle), button("Swap two neighbours", swapNeighbours),
       button("Fresh", () => change(inOrder(state.values.length, ++seed))), h("label", {}, "length ", size, " ", sizeText)),
     problem, picture, truth, h("div", { class: "row", role: "group", "aria-label": "how the models were trained" }, h("span", { class: "note" }, "trained"), Object.values(protocolButtons)), protocolNote, verdicts,

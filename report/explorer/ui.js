@@ -24,6 +24,12 @@ const h = (tag, attributes = {}, ...children) => fill(document.createElement(tag
 const s = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+/** The element with other children */
+const put = (element, ...children) => {
+  element.replaceChildren();
+  return fill(element, {}, children);
+};
+
 const button = (text, onclick, attributes = {}) => h("button", { type: "button", onclick, ...attributes }, text);
 
 /** A table from rows of cells; the first row and each first cell are headers. */
