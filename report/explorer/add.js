@@ -179,6 +179,7 @@
         measure();
       });
     }
+    drawAccuracy([]);
     evaluate(interventions(), drawAccuracy, (right) => {
       if (!state.off.size) baseline = right;
       drawAccuracy(right);
@@ -279,7 +280,7 @@
   const inputA = input("first number", state.a), inputB = input("second number", state.b);
   const problem = h("p", { class: "problem", role: "alert" }), answer = h("div", { class: "answer" }), verdict = h("p");
   const tokens = h("div", { class: "tokens", role: "group", "aria-label": "digits of the sum" }), looks = h("div");
-  const accuracy = h("div"), curve = h("div"), steps = h("span", { class: "note" });
+  const accuracy = h("div", { class: "accuracy" }), curve = h("div"), steps = h("span", { class: "note" });
   const slider = h("input", { type: "range", min: 0, max: order.length, value: 0, "aria-label": "heads removed in greedy order",
     oninput: () => { clearInterval(playing); prune(+slider.value); } });
   const preset = (a, b) => button(`${a} + ${b}`, () => { [inputA.value, inputB.value] = [a, b]; changeSum(); });

@@ -13,13 +13,18 @@
     return headNames.includes(head) && /^\d+(\.\d+)*$/.test(positions || "") && positions.split(".").every((p) => +p < length(head));
   });
 
-  const group0 = groups[0];
+  // The page opens on the finding: of the straight carries the one that a single head brings best, with that head patched.
+  const strongest = (group) => headNames.reduce((x, y) => (group.moved[y] > group.moved[x] ? y : x));
+  const straight = groups.filter((group) => group.nines === 0), first = straight.length &&
+    straight.reduce((x, y) => (y.moved[strongest(y)] > x.moved[strongest(x)] ? y : x));
+  const example = first ? first.example.flat().join(",") : "191,401,691,401";
+  const opening = first && !State.values.has("pair") ? `${strongest(first)}@${[...Array(length(strongest(first))).keys()].join(".")}` : "";
   const state = {
-    numbers: State.read("pair", group0 ? group0.example.flat().join(",") : "191,401,691,401", isPair).split(/[,+ ]/),
+    numbers: State.read("pair", example, isPair).split(/[,+ ]/),
     patched: new Map(headNames.map((head) => [head, new Set()])), // head -> positions that come from the other run
     map: State.read("map", "pair", (text) => text === "pair" || text === "all"),
   };
-  for (const part of State.read("patch", "", isPatch).split(",").filter(Boolean)) {
+  for (const part of State.read("patch", opening, isPatch).split(",").filter(Boolean)) {
     const [head, positions] = part.split("@");
     for (const position of positions.split(".")) state.patched.get(head).add(+position);
   }
@@ -116,8 +121,7 @@
       const chosen = state.patched.get(head), all = position === "all";
       const on = all ? chosen.size === length(head) : chosen.has(+position), known = value !== null && value !== undefined;
       cell.setAttribute("aria-pressed", String(on));
-      cell.style.background = known && !on ? `color-mix(in srgb, var(--blue) ${Math.round(90 * Math.max(0, Math.min(1, value)))}%, var(--card))` : "";
-      cell.style.color = known && !on && value > 0.45 ? "var(--on-blue)" : "";
+      cell.style.background = known && !on ? `color-mix(in srgb, var(--blue) ${Math.round(45 * Math.max(0, Math.min(1, value)))}%, var(--card))` : "";
       const text = !known ? "" : Math.abs(value) < 0.005 ? "·" : signed(value, 2);
       put(cell, all && head, all ? h("span", {}, text) : text);
       cell.disabled = !all && head.startsWith("decoder") && +position > runs.target; // the target cannot see it
@@ -209,7 +213,7 @@
     complain(problem, wrong === undefined ? "" : `Each of the four must be a number of ${digits} digits, ${lowest} to ${highest}${wrong ? `, not “${wrong.slice(0, 20)}”` : ""}.`);
     if (wrong !== undefined) return;
     state.numbers = texts;
-    if (!keep) State.write({ pair: texts.join(",") });
+    if (!keep) State.write({ pair: texts.join(",") }); // until then the address stays as it was opened
     compute();
     effects = {};
     if (runs.target < 0) {
@@ -259,16 +263,13 @@
     announce(`the map shows ${map === "pair" ? "this pair" : "the mean over all such pairs"}`);
   }
 
-  const found = groups.filter((group) => group.nines === 0), best = found.map((group) => {
-    const head = headNames.reduce((x, y) => (group.moved[y] > group.moved[x] ? y : x));
-    return [`into the ${group.digit} by `, h("b", {}, head), ` (${percent(group.moved[head], 0)} of the way to the other digit)`];
-  });
-  const sentence = found[0] && ["Which head brings the carry? Patched alone, most of a straight carry is brought ",
-    best.map((part, k) => [k ? "; " : "", part]), ". ", `${found[0].circuit.heads.length} cross-attention heads together flip the ${found[0].digit} digit in `,
-    h("b", {}, percent(found[0].circuit.sufficiency.share)), ` of ${found[0].circuit.sufficiency.n} pairs; all other heads without them in ${percent(found[0].circuit.complement.share)}.`];
+  const shares = straight.map((group, k) => [k ? "; " : "", `into the ${group.digit} `, h("b", {}, strongest(group)), `, ${percent(group.moved[strongest(group)], 0)} of the way to the other digit`]);
+  const jointly = straight.map((group) => `${group.circuit.heads.length} (${group.digit}: ${percent(group.circuit.sufficiency.share)}, all other heads ${percent(group.circuit.complement.share)})`);
+  const sentence = straight.length > 0 && ["Which head brings the carry? Patched alone, the strongest are: ", shares, "."];
+  const more = straight.length > 0 && `Cross-attention heads that bring a straight carry together, and how often the digit flips: ${jointly.join(", ")}; measured on pairs that did not choose them.`;
   const exported = () => [["head", "whole", ...Array.from({ length: S }, (_, k) => `position ${k}`)], ...headNames.map((head) => [head, shownEffects()(head).whole, ...shownEffects()(head).positions])];
   put(root, 
-    h("h2", { id: "carry-title" }, "Carry"), h("p", { class: "finding" }, sentence),
+    h("h2", { id: "carry-title" }, "Carry"), h("p", { class: "finding" }, sentence), h("p", { class: "note" }, more),
     h("p", { class: "note" }, "Two sums differ in a carry. Press cells of the map, drag over several, or use the arrow keys and Enter: there the clean run gets the head's output from the corrupted run. " +
       "Does the digit that the carry goes into flip? The number in a cell: how far this cell alone moves the logit difference, from 0 (clean) to 1 (corrupted)."),
     h("div", { class: "row", role: "group", "aria-label": "examples: carry into the" }, h("span", { class: "note" }, "carry into the"), groups.map(preset)),
