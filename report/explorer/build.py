@@ -1,0 +1,273 @@
+"""Put the trained models into one page that runs them: report/explorer.html, from checkpoints and results.
+
+    python report/explorer/build.py
+
+The page is one file: style, scripts, weights and results are inside, and nothing is fetched. Weights of the two
+addition models are exact (32 bits). Those of the sorting models are rounded to 8 bits, so that all of them fit;
+the rounded models are evaluated again here, and the page shows these numbers beside those of the exact models.
+"""
+
+import base64
+import io
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lab import checkpoint
+from lab.files import UserError, read_json, write_bytes
+from lab.settings import parse, run, setting
+from lab.training import evaluate
+from problem1 import dataset as addition
+from problem1 import trained as addition_trained
+from problem1.analysis.context import CARRY_CLASSES, carry_classes
+from problem1.analysis.interventions import InterventionRunner
+from problem1.text import trained as text_trained
+from problem2 import dataset as sorting
+from problem2 import generate_data
+from problem2 import trained as sorting_trained
+from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucket
+
+HERE = Path(__file__).resolve().parent
+PARTS = ("ui", "add", "carry", "length", "sorted", "main")  # scripts after the engine, in this order
+MOST_BYTES = 3_000_000
+ROWS = 1000  # of the test rows, on which the page measures accuracy with heads off
+LENGTHS = generate_data.COURSE_LENGTHS
+FIGURES = {  # for readers whose browser runs no scripts
+    "problem1/results/head_analysis/head_importance.png": "Which heads matter: accuracy with one head switched off",
+    "problem1/results/carry/patching_heads.png": "Which heads bring the carry: activation patching",
+    "problem1/results/text/proof.png": "Addition at every length: the logit margins of all local contexts",
+    "problem2/results/extrapolation/extrapolation_curves.png": "Sorted or not: accuracy at longer lengths",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    results1: Path = setting(ROOT / "problem1/results", "results of problem 1", metavar="DIR")
+    results2: Path = setting(ROOT / "problem2/results", "results of problem 2", metavar="DIR")
+    output: Path = setting(ROOT / "report/explorer.html", "the page", metavar="FILE")
+
+
+# --- weights as text -----------------------------------------------------------------------------------------------
+
+
+def base64_of(values: np.ndarray, dtype: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).astype(dtype).tobytes()).decode()
+
+
+def exact(weights: dict[str, Tensor]) -> dict:
+    return {
+        name: {"shape": list(tensor.shape), "f32": base64_of(tensor.numpy(), "<f4")} for name, tensor in weights.items()
+    }
+
+
+def rounded(weights: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+    """Matrices in 8 bits with a scale for each row, all else exact; and the weights that a reader of this gets."""
+    texts, values = exact({name: tensor for name, tensor in weights.items() if len(tensor) < 16 or tensor.ndim < 2}), {}
+    for name, tensor in weights.items():
+        if name in texts:
+            values[name] = tensor
+            continue
+        scale = (tensor.abs().amax(1, keepdim=True) / 127).clamp(min=1e-12)
+        steps = (tensor / scale).round()
+        values[name] = steps * scale
+        row_scales = base64_of(scale.numpy(), "<f4")
+        texts[name] = {"shape": list(tensor.shape), "i8": base64_of(steps.numpy(), "i1"), "scale": row_scales}
+    return texts, values
+
+
+def addition_model(folder: Path) -> tuple[dict, torch.nn.Module]:
+    path = folder / "best_model.pth"
+    content = checkpoint.load(path, addition_trained.KIND)
+    model = addition_trained.load_model(path)[0]
+    return {"kind": "addition", "settings": content["settings"], "tensors": exact(content["model"])}, model
+
+
+def text_model(folder: Path) -> dict:
+    path = folder / "text/best_model.pth"
+    content = checkpoint.load(path, text_trained.KIND)
+    checkpoint.rebuild(text_trained.build, content, path)
+    settings = content["settings"]
+    if settings["scheme"] != "place_value" or settings.get("num_layers", 1) != 1:
+        raise UserError(
+            f"{path} is not a place_value model with one layer, the kind that can be proven: "
+            "run `python problem1/text/train.py`."
+        )
+    return {"kind": "text", "settings": settings, "tensors": exact(content["model"])}
+
+
+def sorting_model(path: Path) -> tuple[dict, torch.nn.Module]:
+    """The model with rounded weights, as text and to be evaluated."""
+    content = checkpoint.load(path, sorting_trained.KIND)
+    settings = content["settings"]
+    if settings["encoding"] == "randomized_learned":  # evaluation uses the rows of the span alone
+        span = SCHEMES["randomized_learned"].SPAN
+        content["model"]["scheme.table"] = content["model"]["scheme.table"][:span]
+        settings["max_len"] = min(span, settings["max_len"])
+    texts, values = rounded(content["model"])
+    model = checkpoint.rebuild(sorting_trained.build, {"settings": settings, "model": values}, path).eval()
+    more = {"pooling": sorting_trained.PROTOCOLS[settings["protocol"]].pooling}
+    if settings["encoding"] == "t5":
+        more["bucket_starts"] = bucket_starts()
+    return {"kind": "sorting", "settings": settings | more, "tensors": texts}, model
+
+
+def bucket_starts() -> list[int]:
+    """The first distance of each bucket on one side"""
+    distances = torch.arange(T5PositionalEncoding.FARTHEST + 1)
+    buckets = t5_bucket(-distances, T5PositionalEncoding.BUCKETS, T5PositionalEncoding.FARTHEST).tolist()
+    return [buckets.index(bucket) for bucket in range(T5PositionalEncoding.BUCKETS // 2)]
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def needed(path: Path) -> dict:
+    return read_json(path, "run `make`.")
+
+
+def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
+    """What the panels Add and Carry say, and the rows that the page measures accuracy on."""
+    verification = needed(folder / "verification.json")
+    ablation = needed(folder / "head_analysis/ablation_results.json")
+    greedy = needed(folder / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
+    rows = addition.load_or_generate()["test"]
+    if rows.num_digits != needed_digits(model):
+        raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
+    a, b = (sum(column * 10**power for power, column in enumerate(x.T.flip(0))) for x in rows.operands())
+    outputs = InterventionRunner(model, rows).recorded.outputs
+    means = {head: {"shape": list(o.shape[1:]), "f32": base64_of(o.mean(0).numpy(), "<f4")} for head, o in outputs.items()}
+    return {
+        "verification": {key: verification[key] for key in ("pairs", "errors", "exhaustive", "smallest_margin")},
+        "rows": torch.stack([a, b], 1)[:ROWS].tolist(),
+        "classes": carry_classes(rows)[:ROWS].tolist(),
+        "class_names": CARRY_CLASSES,
+        "means": means,
+        "ablation": {
+            head: {kind: entry[kind]["accuracy"] for kind in ("zero", "mean")} for head, entry in ablation["heads"].items()
+        },
+        "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
+        "groups": [carry_group(group) for group in needed(folder / "carry/patching.json")["groups"] if group["pairs"]],
+    }
+
+
+def needed_digits(model: torch.nn.Module) -> int:
+    return len(model.position.table) // 2 - 1
+
+
+def carry_group(group: dict) -> dict:
+    found = group["minimal_sets"]["decoder cross"]
+    return {
+        **{key: group[key] for key in ("name", "target", "digit", "nines", "pairs")},
+        "example": [re.findall(r"\d+", text)[:2] for text in group["example"]],
+        "flips": {head: entry["flips"]["share"] for head, entry in group["heads"].items()},
+        "moved": {head: round(entry["logit_difference"], 4) for head, entry in group["heads"].items()},
+        "positions": {head: [round(value, 4) for value in line] for head, line in group["positions"].items()},
+        "circuit": {
+            "heads": found["heads"],
+            "sufficiency": found["sufficiency"],
+            "complement": found["complement_patched"],
+        },
+    }
+
+
+def facts_of_text(folder: Path) -> dict:
+    proof = needed(folder / "text/proof.json")
+    return {key: value for key, value in proof.items() if key not in ("margin_histogram", "argument")}
+
+
+def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
+    """Accuracy at each length: committed, for both protocols; and of the rounded models, evaluated here."""
+    committed = {}
+    for protocol, within in (("course", folder), ("strict", folder / "strict")):
+        for scheme in SCHEMES:
+            path = within / scheme / "measured.json"
+            if path.is_file():
+                sets = needed(path)["sets"]
+                committed[f"{protocol}/{scheme}"] = {name: entry["accuracy"] for name, entry in sets.items()}
+    test = sorting.load_or_generate()["test"]
+    rows = {"test": test} | {
+        f"extrapolation/{n}": sorting.to_rows([row["sequence"] for row in generate_data.test_set("extrapolation", n)])
+        for n in LENGTHS
+    }
+    again = {
+        name: {key: evaluate(model, (part.sequences, part.labels), sorting.score, 50)[1] for key, part in rows.items()}
+        for name, (_, model) in models.items()
+    }
+    return {"committed": committed, "rounded": again, "sets": {key: len(part) for key, part in rows.items()}}
+
+
+# --- the page ----------------------------------------------------------------------------------------------------------
+
+
+def small_figure(path: Path, width: int = 480) -> str:
+    """A figure as a data address, small enough for a page that shows it only where no script runs."""
+    from PIL import Image
+
+    try:
+        image = Image.open(path).convert("L")
+    except OSError:
+        raise UserError(f"{path} cannot be read as a picture: run `make`.") from None
+    image = image.resize((width, round(image.height * width / image.width)), Image.LANCZOS).quantize(6)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def as_script(value: object) -> str:
+    """JSON that may stand inside a <script>"""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def page(settings: Settings) -> str:
+    digits, model = addition_model(settings.results1)
+    paths = {f"course/{scheme}": settings.results2 / scheme / "best_model.pth" for scheme in SCHEMES}
+    paths |= {f"strict/{scheme}": settings.results2 / f"strict/{scheme}/best_model.pth" for scheme in SCHEMES}
+    # Of the strict protocol's models only some are committed; others that a study left here stay out.
+    classifiers = {name: sorting_model(path) for name, path in paths.items() if name in IN_PAGE and path.is_file()}
+    models = {"addition": digits, "text": text_model(settings.results1)}
+    models |= {name: text for name, (text, _) in classifiers.items()}
+    facts = {
+        "addition": facts_of_addition(settings.results1, model),
+        "text": facts_of_text(settings.results1),
+        "sorting": facts_of_sorting(settings.results2, classifiers),
+    }
+    fields = {
+        "style": (HERE / "style.css").read_text(encoding="utf-8"),
+        "tools": (HERE / "tools.js").read_text(encoding="utf-8"),
+        "engine": (HERE / "engine.js").read_text(encoding="utf-8"),
+        "worker": (HERE / "worker.js").read_text(encoding="utf-8"),
+        "panels": "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in PARTS),
+        "models": as_script(models),
+        "facts": as_script(facts),
+        "figures": "\n".join(
+            f'<figure><img alt="{text}" src="{small_figure(ROOT / name)}"><figcaption>{text}</figcaption></figure>'
+            for name, text in FIGURES.items()
+        ),
+    }
+    template = (HERE / "page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], template)
+
+
+IN_PAGE = {f"course/{scheme}" for scheme in SCHEMES} | {"strict/window"}
+
+
+def main(settings: Settings) -> None:
+    torch.set_num_threads(1)  # so that the rounded models' accuracy is the same on every machine
+    content = page(settings).encode()
+    if len(content) > MOST_BYTES:
+        raise UserError(f"the page would have {len(content):,} bytes, more than {MOST_BYTES:,}.")
+    write_bytes(settings.output, content)
+    print(f"{settings.output}: {len(content):,} bytes")
+
+
+if __name__ == "__main__":
+    run(lambda: main(parse(Settings, __doc__)))

@@ -1,0 +1,169 @@
+"use strict";
+/* What all panels use: elements, the state in the address, messages, background work, and export. */
+
+const MODELS = JSON.parse(document.getElementById("models").textContent);
+const FACTS = JSON.parse(document.getElementById("facts").textContent);
+const SOURCE = document.documentElement.outerHTML; // before any panel has drawn: what "save" writes
+
+// --- elements ----------------------------------------------------------------------------------------------------------
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** h("p", {class: "finding"}, "text", h("b", {}, "more")) */
+const h = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+
+/** The same for SVG */
+const s = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+/** The element with other children */
+const put = (element, ...children) => {
+  element.replaceChildren();
+  return fill(element, {}, children);
+};
+
+const button = (text, onclick, attributes = {}) => h("button", { type: "button", onclick, ...attributes }, text);
+
+/** A table from rows of cells; the first row and each first cell are headers. */
+function table(rows, attributes = {}) {
+  const cells = (row, n) =>
+    row.map((cell, k) => h(n === 0 || k === 0 ? "th" : "td", { scope: n === 0 ? "col" : k === 0 ? "row" : null }, cell));
+  const [head, ...body] = rows.map((row, n) => h("tr", {}, cells(row, n)));
+  return h("table", attributes, h("thead", {}, head), h("tbody", {}, body));
+}
+
+const percent = (share, digits = 1) => (share === 1 ? "100%" : `${(100 * share).toFixed(digits)}%`);
+const signed = (x, digits = 1) => (x < 0 ? "−" : "") + Math.abs(x).toFixed(digits);
+const whole = (n) => n.toLocaleString("en-US");
+
+/** "decoder.1.cross.head3" -> "decoder 1, cross, head 3" */
+const spoken = (head) => head.replace(/\.(\d)\./, " $1, ").replace(".head", ", head ");
+
+// --- messages ------------------------------------------------------------------------------------------------------------
+
+let waiting = null;
+
+/** Tells a screen reader what has changed; of quick changes only the last. */
+function announce(text) {
+  clearTimeout(waiting);
+  waiting = setTimeout(() => (document.getElementById("status").textContent = text), 300);
+}
+
+/** One sentence about something the reader can put right; an empty text takes it away. */
+function complain(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// --- the state in the address -------------------------------------------------------------------------------------------
+
+const State = {
+  values: new URLSearchParams((location.hash || "#" + (document.documentElement.dataset.state || "")).slice(1)),
+  problems: [],
+
+  /** The value of a key if it `fits`, else `otherwise`; what does not fit is told on top of the page. */
+  read(key, otherwise, fits) {
+    const value = this.values.get(key);
+    if (value === null) return otherwise;
+    if (fits(value)) return value;
+    this.values.delete(key);
+    this.problems.push(`“${key}=${value.slice(0, 40)}”`);
+    return otherwise;
+  },
+
+  /** null or "" removes a key. */
+  write(changes) {
+    for (const [key, value] of Object.entries(changes)) {
+      if (value === null || value === "") this.values.delete(key);
+      else this.values.set(key, value);
+    }
+    const text = this.values.toString();
+    document.documentElement.dataset.state = text; // a saved page opens where it was
+    history.replaceState(null, "", "#" + text);
+  },
+};
+
+// --- work beside the page ------------------------------------------------------------------------------------------------
+
+/** A worker with some of the models. start(task, message, end): a newer task ends the one before. */
+function background(names) {
+  const code = ["engine", "tools", "worker"].map((id) => document.getElementById(id).textContent).join("\n");
+  let worker = null, job = 0;
+  return {
+    start(task, message, end = () => {}) {
+      job += 1;
+      if (!worker) {
+        worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+        task = { ...task, load: Object.fromEntries(names.map((name) => [name, MODELS[name]])) };
+      }
+      worker.onmessage = ({ data }) => {
+        if (data.job !== job) return;
+        if (data.value !== undefined) message(data.value);
+        if (data.done) end();
+      };
+      worker.postMessage({ ...task, job });
+    },
+    stop() {
+      job += 1;
+      if (worker) worker.postMessage({ job });
+    },
+  };
+}
+
+// --- export --------------------------------------------------------------------------------------------------------------
+
+function download(name, text, type) {
+  const link = h("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** A picture as a file of its own: the page's rules for pictures go with it, in the colours of now. */
+function standalone(picture) {
+  const copy = picture.cloneNode(true), styles = getComputedStyle(document.documentElement);
+  const rules = document.querySelector("style").textContent.split("/* pictures */")[1];
+  const text = rules.replace(/var\((--[a-z-]+)\)/g, (_, name) => styles.getPropertyValue(name).trim());
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.prepend(s("style", {}, text));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+const csv = (rows) => rows.map((row) => row.map((cell) => (/[",\n]/.test(cell) ? JSON.stringify(String(cell)) : cell)).join(",")).join("\n") + "\n";
+
+/** Buttons that write a picture (made anew when asked for) and its numbers. */
+function exports(name, picture, rows) {
+  const label = `of ${name.replaceAll("-", " ")}`;
+  return h("p", { class: "exports" },
+    picture && button("SVG", () => download(`${name}.svg`, standalone(picture()), "image/svg+xml"), { "aria-label": `SVG ${label}` }),
+    button("CSV", () => download(`${name}.csv`, csv(rows()), "text/csv"), { "aria-label": `CSV ${label}` }));
+}
+
+// --- a chart of lines ----------------------------------------------------------------------------------------------------
+
+/** lines: [{name, points: [[x, y], …], kind}], y from 0 to 1. x is drawn by `across` (0 to 1). */
+function chart({ lines, across, ticks, xlabel, ylabel, label, mark }) {
+  const W = 560, H = 230, left = 44, top = 10, width = W - left - 120, height = H - top - 38;
+  const X = (x) => left + width * across(x), Y = (y) => top + height * (1 - y);
+  const labels = lines.filter((line) => line.points.length && line.name)
+    .map((line) => ({ line, y: Y(line.points.at(-1)[1]) })).sort((a, b) => a.y - b.y);
+  labels.forEach((item, k) => (item.y = k ? Math.max(item.y, labels[k - 1].y + 11) : item.y));
+  return s("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", role: "img", "aria-label": label },
+    [0, 0.25, 0.5, 0.75, 1].map((y) => [
+      s("line", { class: "grid", x1: left, x2: left + width, y1: Y(y), y2: Y(y) }),
+      s("text", { class: "tick", x: left - 6, y: Y(y) + 4, "text-anchor": "end" }, `${100 * y}%`)]),
+    ticks.map((x) => s("text", { class: "tick", x: X(x), y: H - 22, "text-anchor": "middle" }, x)),
+    s("text", { class: "tick", x: left + width / 2, y: H - 5, "text-anchor": "middle" }, xlabel),
+    s("text", { class: "tick", x: left - 38, y: top + 4, visibility: "hidden" }, ylabel),
+    lines.map((line) => [
+      s("polyline", { class: `line ${line.kind}`, points: line.points.map(([x, y]) => `${X(x)},${Y(y)}`).join(" ") }),
+      line.kind.includes("dots") && line.points.map(([x, y]) => s("circle", { class: line.kind, cx: X(x), cy: Y(y), r: 3 }))]),
+    labels.map(({ line, y }) => s("text", { class: `name ${line.kind}`, x: left + width + 8, y: y + 4 }, line.name)),
+    mark && s("circle", { class: "mark", cx: X(mark[0]), cy: Y(mark[1]), r: 5 }));
+}

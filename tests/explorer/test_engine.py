@@ -1,0 +1,235 @@
+"""The page's engine gives the numbers of the torch models: every logit, pattern and intervention, in double precision."""
+
+import hashlib
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.hooks import HeadHooks, replace, zero
+from problem1 import trained as addition_trained
+from problem1.dataset import decoder_inputs
+from problem1.analysis.context import sums_of
+from problem1.text import trained as text_trained
+from problem1.text.dataset import decoder_inputs as text_inputs
+from problem1.text.dataset import encode as encode_text
+from problem1.text.local_contexts import every_local_context
+from problem2 import trained as sorting_trained
+from report.explorer import build
+from tests.conftest import ROOT
+
+mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
+NEAR = 1e-9
+RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
+operands = st.integers(100, 999)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def double():
+    """Models in double precision, with position codes in double too."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def javascript():
+    context = mini_racer.MiniRacer()
+    context.eval((build.HERE / "engine.js").read_text())
+    context.eval(
+        """const models = {}, call = (body, input) => JSON.stringify(new Function("input", "m", "with_record", body)(input, models));
+        const list = (x, n = x.length) => Array.from(x.subarray(0, n));"""
+    )
+
+    def call(body: str, value: object = None):
+        return json.loads(context.eval(f"call({json.dumps(body)}, {json.dumps(value)})"))
+
+    call.add = lambda name, packed: context.eval(f"models[{json.dumps(name)}] = Engine.load({json.dumps(packed)}); 0")
+    yield call
+    context.close()
+
+
+def torch_model(build_model, packed: dict, content: dict) -> torch.nn.Module:
+    model = build_model(packed["settings"]).double()
+    model.load_state_dict(content)
+    return model.eval()
+
+
+def values_of(packed: dict) -> dict[str, torch.Tensor]:
+    """The weights that a page holds, decoded by other means than the engine's."""
+    import base64
+
+    import numpy as np
+
+    def decode(text, dtype):
+        return torch.from_numpy(np.frombuffer(base64.b64decode(text), dtype).copy()).double()
+
+    return {
+        name: decode(t["f32"], "<f4").reshape(t["shape"])
+        if "f32" in t
+        else decode(t["i8"], "i1").reshape(t["shape"]) * decode(t["scale"], "<f4")[:, None]
+        for name, t in packed["tensors"].items()
+    }
+
+
+@pytest.fixture(scope="module")
+def digits(javascript):
+    torch.set_default_dtype(torch.float32)
+    packed = build.addition_model(RESULTS1)[0]
+    torch.set_default_dtype(torch.float64)
+    javascript.add("digits", packed)
+    return torch_model(addition_trained.build, packed, values_of(packed))
+
+
+@pytest.fixture(scope="module")
+def text(javascript):
+    packed = build.text_model(RESULTS1)
+    javascript.add("text", packed)
+    return torch_model(text_trained.build, packed, values_of(packed))
+
+
+def close(found, expected: torch.Tensor) -> None:
+    found = torch.tensor(found).reshape(expected.shape)
+    assert (found - expected).abs().max() < NEAR * max(1.0, expected.abs().max().item())
+
+
+@given(st.floats(-800, 0))
+def test_exp(javascript, x):
+    found = javascript("return Engine.exp(input)", x)
+    assert found == pytest.approx(math.exp(x), rel=1e-15, abs=1e-320)
+
+
+@given(st.floats(0, 5000))
+def test_sine_and_cosine(javascript, x):
+    assert javascript("return Engine.sinCos(input)", x) == pytest.approx([math.sin(x), math.cos(x)], abs=4e-16)
+
+
+@given(st.binary(max_size=200))
+def test_fingerprint(javascript, content):
+    assert javascript("return Engine.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
+
+
+RUN = """
+const t = m.digits.tokens(input.pairs), hooks = new Engine.Hooks(input.interventions, true);
+for (const change of Object.values(hooks.interventions)) change.value = change.value && Float64Array.from(change.value);
+const logits = m.digits.forced(t.sources, t.targets, hooks);
+const plain = (record) => Object.fromEntries(Object.entries(record).map(([k, v]) => [k, Array.from(v)]));
+return {logits: Array.from(logits.subarray(0, t.targets.length * m.digits.vocabulary)), patterns: plain(hooks.patterns),
+  outputs: plain(hooks.outputs), heads: m.digits.headNames};
+"""
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(operands, operands), min_size=1, max_size=3))
+def test_addition_every_logit_pattern_and_output(javascript, digits, pairs):
+    sums, hooks = sums_of(pairs, 3), HeadHooks()
+    expected = digits(sums.sources, decoder_inputs(sums.targets), hooks=hooks)
+    found = javascript(RUN, {"pairs": pairs, "interventions": {}})
+    close(found["logits"], expected)
+    assert found["heads"] == digits.head_names()
+    for head in found["heads"]:
+        close(found["patterns"][head], hooks.pattern(head))
+        close(found["outputs"][head], hooks.output(head))
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_addition_under_interventions(javascript, digits, data):
+    """Zero, the same numbers for all sums (mean ablation), and another run's outputs at some positions (patching)."""
+    pairs = data.draw(st.lists(st.tuples(operands, operands), min_size=2, max_size=2))
+    heads = data.draw(st.lists(st.sampled_from(digits.head_names()), min_size=1, max_size=6, unique=True))
+    ours, theirs = {}, {}
+    for number, head in enumerate(heads):
+        length = 7 if head.startswith("encoder") else 4
+        generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+        kind = data.draw(st.sampled_from(["zero", "mean", "patch"]))
+        value = torch.randn(*((2,) if kind == "patch" else ()), length, 16, generator=generator)
+        positions = data.draw(st.lists(st.integers(0, length - 1), min_size=1, unique=True))
+        ours[head] = {"zero": zero, "mean": replace(value), "patch": replace(value, positions)}[kind]
+        theirs[head] = {"value": None if kind == "zero" else value.flatten().tolist()}
+        theirs[head]["positions"] = positions if kind == "patch" else None
+    sums = sums_of(pairs, 3)
+    expected = digits(sums.sources, decoder_inputs(sums.targets), hooks=HeadHooks(ours))
+    close(javascript(RUN, {"pairs": pairs, "interventions": theirs})["logits"], expected)
+
+
+@settings(max_examples=10)
+@given(operands, operands, st.sets(st.integers(0, 23)))
+def test_greedy_answers_with_heads_off(javascript, digits, a, b, off):
+    """Decoding one digit at a time, whatever the model writes."""
+    heads = [digits.head_names()[number] for number in off]
+    sums, written = sums_of([(a, b)], 3), [11]
+    for _ in range(4):
+        hooks = HeadHooks({head: zero for head in heads})
+        written.append(int(digits(sums.sources, torch.tensor([written]), hooks=hooks)[0, -1].argmax()))
+    found = javascript(
+        """const t = m.digits.tokens([input.pair]), off = Object.fromEntries(input.heads.map((head) => [head, {value: null}]));
+        return Array.from(m.digits.answer(t.sources, t.targets, new Engine.Hooks(off)).answers)""",
+        {"pair": [a, b], "heads": heads},
+    )
+    assert found == written[1:]
+
+
+numbers = st.integers(0, 10**12).map(str)
+
+
+@given(numbers, numbers)
+def test_text_every_step(javascript, text, a, b):
+    columns, targets = encode_text([(a, b)], "place_value", "reversed")
+    expected = text(columns, text_inputs(targets))[0]
+    steps = javascript("return m.text.add(...input).map((s) => ({...s, logits: list(m.text.contextLogits(...s.context))}))", [a, b])
+    written = "".join(str(step["symbol"]) for step in steps[:-1])
+    assert written[::-1] == str(int(a) + int(b)) and steps[-1]["symbol"] == 14
+    for step, logits in zip(steps, expected, strict=False):
+        close(step["logits"], logits)
+
+
+def test_text_local_contexts_are_those_of_the_proof(javascript):
+    found = javascript(
+        """const codes = []; Engine.everyLocalContext((a, b, c, d, e, f, s) =>
+        codes.push(((((f * 16 + e) * 16 + d) * 16 + c) * 16 + b) * 16 + a)); return codes"""
+    )
+    expected = [sum(s * 16**k for k, s in enumerate(context)) for context in every_local_context()]
+    assert sorted(found) == sorted(expected) and len(found) == len(set(found))
+
+
+@pytest.fixture(scope="module")
+def sorters(javascript):
+    models = {}
+    for name in sorted(build.IN_PAGE):
+        path = RESULTS2 / name.removeprefix("course/") / "best_model.pth"
+        torch.set_default_dtype(torch.float32)
+        packed, _ = build.sorting_model(path)
+        torch.set_default_dtype(torch.float64)
+        javascript.add(name, packed)
+        models[name] = torch_model(sorting_trained.build, packed, values_of(packed))
+    return models
+
+
+@settings(max_examples=6)
+@given(st.lists(st.integers(0, 99), min_size=2, max_size=40), st.booleans())
+def test_sorting_every_scheme(javascript, sorters, sequence, in_order):
+    sequence = sorted(sequence) if in_order else sequence
+    for name, model in sorters.items():
+        tokens, hooks = torch.tensor([sequence]), HeadHooks()
+        votes = model.votes(tokens, hooks=hooks)[0]
+        found = javascript("const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}", {"name": name, "tokens": sequence})
+        close(found["votes"], votes[0])
+        close(found["logits"], model(tokens)[0])
+        for head, (before, here, after) in found["neighbours"].items():
+            pattern = hooks.pattern(head)[0]
+            close(before, pattern.diagonal(-1).mean())
+            close(here, pattern.diagonal().mean())
+            close(after, pattern.diagonal(1).mean())
+
+
+@pytest.mark.parametrize("length", [300, 600])
+def test_sorting_long_sequences(javascript, sorters, length):
+    """Beyond tables, buckets and the span of random positions."""
+    sequence = torch.randint(100, (length,), generator=torch.Generator().manual_seed(length)).sort().values.tolist()
+    for name, model in sorters.items():
+        found = javascript("return m[input.name].run(input.tokens).logits", {"name": name, "tokens": sequence})
+        close(found, model(torch.tensor([sequence]))[0])
