@@ -153,14 +153,18 @@ class T5PositionalEncoding(PositionScheme):
     """
 
     BUCKETS, FARTHEST = 32, 128
+    # The bias is GAIN times the table. Adam moves an entry by about the learning rate a step, whatever its size: as
+    # it is, a bias would take thousands of steps to leave one key alone.
+    GAIN = 8.0
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
         # Random, so that heads differ and left differs from right: from zeros it takes thousands of steps to part.
-        self.table = nn.Parameter(torch.randn(self.BUCKETS, num_heads))
+        self.table = nn.Parameter(torch.randn(self.BUCKETS, num_heads) / self.GAIN)
 
     def bias(self, positions: Tensor) -> Tensor:
-        return self.table[t5_bucket(relative_positions(positions), self.BUCKETS, self.FARTHEST)].movedim(-1, -3)
+        bucket = t5_bucket(relative_positions(positions), self.BUCKETS, self.FARTHEST)
+        return self.GAIN * self.table[bucket].movedim(-1, -3)
 
 
 def relative_positions(positions: Tensor) -> Tensor:
@@ -185,15 +189,16 @@ class WindowPositionalEncoding(PositionScheme):
     ever has more keys than in training."""
 
     REACH = 1
+    GAIN = 4.0  # as T5's
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
         # Random, so that heads differ from the start in where they look.
-        self.table = nn.Parameter(torch.randn(num_heads, 2 * self.REACH + 1))
+        self.table = nn.Parameter(torch.randn(num_heads, 2 * self.REACH + 1) / self.GAIN)
 
     def bias(self, positions: Tensor) -> Tensor:
         offset = relative_positions(positions).clamp(-self.REACH, self.REACH)
-        return self.table[:, offset + self.REACH].movedim(0, -3)
+        return self.GAIN * self.table[:, offset + self.REACH].movedim(0, -3)
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
         index = torch.arange(width, device=device)

@@ -7,8 +7,9 @@
     python problem2/train.py --encoding rope --resume       # continue a run that was stopped
     torchrun --nproc_per_node=2 problem2/train.py --encoding rope    # data-parallel: each takes a share of a batch
 
-Protocols: "course" takes the 10,000 rows of train.json and pools by the mean. "strict" samples fresh rows, half of
-the unsorted ones with a single swap of two neighbours, pools by the maximum and has a single layer.
+Protocols: "course" takes the 10,000 rows of train.json, unsorted ones the more often the fewer of their pairs are out
+of order, and pools by the mean. "strict" samples fresh rows, half of the unsorted ones with a single swap of two
+neighbours, pools by the maximum and has a single layer.
 """
 
 import shutil
@@ -24,12 +25,13 @@ from lab.files import UserError
 from lab.settings import parse, run
 from problem2.dataset import load_or_generate
 from problem2.positional_encoding import SCHEMES
+from problem2.trained import PROTOCOLS
 from problem2.training import Settings, train_alone, train_scheme
 
 
 def check(settings: Settings) -> None:
     """Refuse what no model can have."""
-    width, heads = settings.d_model, settings.num_heads
+    width, heads = settings.d_model or PROTOCOLS[settings.protocol].d_model, settings.num_heads
     if width % heads:
         raise UserError(f"--d-model {width} cannot be split among --num-heads {heads}: choose a multiple.")
     rotary = [name for name in settings.encoding if "rope" in name]

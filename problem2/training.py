@@ -1,6 +1,6 @@
 """One training run of one position scheme: its settings, its rows, its recipe."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -23,13 +23,13 @@ class Settings:
     protocol: str = setting("course", "where rows come from and how votes are pooled", choices=(*PROTOCOLS,))
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
-    batch_size: int = setting(128, "rows in a step", minimum=1)
-    epochs: int | None = setting(None, "passes over the training rows (course: 24, strict: 64)", minimum=1)
-    lr: float = setting(3e-3, "highest learning rate, after the warm-up", minimum=0)
-    d_model: int = setting(64, "width of the model", minimum=1)
+    batch_size: int | None = setting(None, "rows in a step (course: 64, strict: 128)", minimum=1)
+    epochs: int | None = setting(None, "passes over the training rows (course: 14, strict: 64)", minimum=1)
+    lr: float | None = setting(None, "highest learning rate (course: 0.003, strict: 0.005)", minimum=0)
+    d_model: int | None = setting(None, "width of the model (course: 64, strict: 32)", minimum=1)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1)
     num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1)
-    d_ff: int = setting(128, "inner width of the feed-forward layers", minimum=1)
+    d_ff: int | None = setting(None, "inner width of the feed-forward layers (course: 128, strict: 64)", minimum=1)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.1, "weight decay of AdamW", minimum=0)
     max_len: int = setting(1024, "rows of a trained position table", minimum=1)
@@ -41,25 +41,26 @@ class Settings:
 
 def config_of(settings: Settings) -> dict:
     """What decides the run, as plain values: one scheme, with the protocol's defaults filled in."""
-    (encoding,), protocol = settings.encoding, PROTOCOLS[settings.protocol]
-    layers, epochs = settings.num_layers or protocol.num_layers, settings.epochs or protocol.epochs
-    return as_plain(settings) | {"encoding": encoding, "num_layers": layers, "epochs": epochs}
+    (encoding,) = settings.encoding
+    chosen = {name: value for name, value in as_plain(settings).items() if value is not None}
+    return asdict(PROTOCOLS[settings.protocol]) | chosen | {"encoding": encoding}
 
 
 def make_task(config: dict, rows: dict[str, Rows]) -> Task:
-    """The course's rows, augmented; under the strict protocol fresh rows take the place of every batch."""
-    augment = dataset.augment
+    """The course's rows, hard ones drawn more often, augmented. Under the strict protocol fresh rows take the place
+    of every batch."""
+    augment, weights = dataset.augment, dataset.drawing_weights(rows["train"])
     if config["protocol"] == "strict":
         limits = rows["train"].length_range()
         generator = torch.Generator().manual_seed(config["seed"] + 1)
         rows = rows | {name: dataset.sample_rows(len(rows[name]), *limits, generator) for name in ("val", "test")}
-        augment = dataset.resample_batch
+        augment, weights = dataset.resample_batch, None
     parts = {name: (part.sequences, part.labels) for name, part in rows.items()}
-    return Task(KIND, **parts, score=dataset.score, augment=augment)
+    return Task(KIND, **parts, score=dataset.score, augment=augment, weights=weights)
 
 
 def make_recipe(config: dict) -> Recipe:
-    return Recipe(config["epochs"], config["batch_size"], config["lr"], weight_decay=config["weight_decay"])
+    return Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay", "ema_decay")})
 
 
 def train_scheme(settings: Settings, rows: dict[str, Rows], device: torch.device | str = "cpu") -> dict:

@@ -194,3 +194,15 @@ def test_few_values_are_close_and_distant():
     assert different.max() <= 11 and different.float().mean() > 2.5
     steps = rows.part(rows.labels == 1).sequences.diff(dim=1)
     assert ((steps > 0) & (steps <= 6)).any() and (steps > 60).any()
+
+
+def test_inversions_are_pairs_in_the_wrong_order():
+    rows = [[3, 15, 15, 41], [3, 41, 15, 15], [9, 7, 5, 5, 1], [2, 99]]
+    assert dataset.inversions(dataset.to_rows(rows).sequences).tolist() == [0, 2, 9, 0]
+
+
+def test_rows_are_drawn_by_class_alike_and_unsorted_ones_by_how_few_inversions_they_have():
+    rows = dataset.to_rows([[1, 2, 3], [2, 1, 3], [3, 2, 1], [5, 5, 6], [4, 5, 6]])
+    weights = dataset.drawing_weights(rows)
+    torch.testing.assert_close(weights, torch.tensor([1 / 3, 3 / 4, 1 / 4, 1 / 3, 1 / 3]).double())
+    assert torch.isfinite(dataset.drawing_weights(rows.part([0, 3]))).all()  # one class alone

@@ -131,18 +131,18 @@ def test_t5_buckets_are_the_papers():
 
 def test_t5_bias_is_the_table_at_key_minus_query():
     scheme = get_positional_encoding("t5", 16, num_heads=2)
-    bias = scheme.bias(torch.arange(40))
+    bias, table = scheme.bias(torch.arange(40)), scheme.GAIN * scheme.table
     assert bias.shape == (2, 40, 40)
-    assert bias[1, 3, 35] == scheme.table[paper_t5_bucket(32), 1]
-    assert bias[0, 35, 3] == scheme.table[paper_t5_bucket(-32), 0]
+    assert bias[1, 3, 35] == table[paper_t5_bucket(32), 1]
+    assert bias[0, 35, 3] == table[paper_t5_bucket(-32), 0]
 
 
 def test_window_sees_neighbours_and_tells_left_from_right():
     scheme = get_positional_encoding("window", 16, num_heads=2)
-    visible, bias = scheme.visible(5)[0], scheme.bias(torch.arange(5))
+    visible, bias, table = scheme.visible(5)[0], scheme.bias(torch.arange(5)), scheme.GAIN * scheme.table
     assert [row.nonzero().flatten().tolist() for row in visible] == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4]]
-    assert bias[1, 2, 1] == scheme.table[1, 0] and bias[1, 2, 2] == scheme.table[1, 1]
-    assert bias[1, 2, 3] == scheme.table[1, 2] and bias[1, 3, 4] == bias[1, 2, 3]
+    assert bias[1, 2, 1] == table[1, 0] and bias[1, 2, 2] == table[1, 1]
+    assert bias[1, 2, 3] == table[1, 2] and bias[1, 3, 4] == bias[1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["randomized", "randomized_learned", "randomized_rope"])

@@ -1,0 +1,29 @@
+"""What decides a run: the protocol's defaults, changed by flags; which rows it draws."""
+
+import pytest
+import torch
+
+from problem2 import dataset, training
+from problem2.positional_encoding import SCHEMES
+from problem2.trained import PROTOCOLS
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_flags_take_the_place_of_the_protocols_defaults(protocol):
+    settings = training.Settings(encoding=("rope",), protocol=protocol)
+    config, expected = training.config_of(settings), PROTOCOLS[protocol]
+    assert (config["epochs"], config["d_model"], config["lr"]) == (expected.epochs, expected.d_model, expected.lr)
+    assert training.make_recipe(config).ema_decay == expected.ema_decay
+    changed = training.config_of(training.Settings(encoding=("rope",), protocol=protocol, epochs=3, d_model=8, lr=0.0))
+    assert (changed["epochs"], changed["d_model"], changed["lr"]) == (3, 8, 0.0)
+    assert {name for name in config if config[name] != changed[name]} == {"epochs", "d_model", "lr"}
+
+
+def test_hard_rows_are_drawn_more_often_in_training_alone():
+    rows = dict.fromkeys(("train", "val", "test"), dataset.sample_rows(300, 8, 16, torch.Generator().manual_seed(0)))
+    course, strict = (
+        training.make_task(training.config_of(training.Settings(encoding=(next(iter(SCHEMES)),), protocol=name)), rows)
+        for name in ("course", "strict")
+    )
+    assert torch.equal(course.weights, dataset.drawing_weights(rows["train"])) and strict.weights is None
+    assert course.val[0] is rows["val"].sequences and course.test[0] is rows["test"].sequences
