@@ -81,9 +81,10 @@ readme: | $(VENV)/ready  ## the tables of README.md from the results
 
 # --- longer studies: their results are committed ------------------------------------------------------------
 
-seeds: | $(VENV)/ready  ## addition: five seeds, another width, five and ten digits; text with every scheme (forty minutes)
+seeds: | $(VENV)/ready  ## addition: five seeds, another width, five and ten digits; text in smaller sizes, every scheme, a million digits (forty minutes)
 	$(PY) problem1/seeds.py
 	$(PY) problem1/text/study.py
+	$(PY) problem1/text/scaling.py
 
 study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (about an hour)
 	$(PY) problem2/study.py

@@ -207,16 +207,6 @@ def decoder_inputs(targets: Tensor) -> Tensor:
     return torch.cat([torch.full_like(targets[:, :1], START), targets[:, :-1]], 1)
 
 
-def sampling_weights(pairs: Pairs, hard_weight: float) -> Tensor:
-    """[N] how often training shows a row: 1, plus `hard_weight` for each column whose two digits add up to 9 or 10.
-
-    Those columns decide whether a carry is born or passed on; with equal weights they are what a model gets wrong last.
-    """
-    a, b = columns(pairs).unbind(2)
-    digits = (a != BLANK) & (b != BLANK)
-    return 1.0 + hard_weight * (digits & ((a + b == 9) | (a + b == 10))).sum(1)
-
-
 def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Loss and exact match of each row: [B], [B]. As in problem1/dataset.py, exact match of greedy decoding."""
     sources, targets = batch

@@ -78,9 +78,10 @@ def draw(cost: list[dict], sums: int, path: Path) -> None:
         axes.loglog(digits, values, marker="o", color=COLOURS[0])
         line = [values[-1] * count / digits[-1] for count in digits]
         axes.loglog(digits, line, color="#777777", linestyle="--", linewidth=1)
-        axes.annotate("in proportion to the digits", (digits[0], line[0]), xytext=(6, -2), textcoords="offset points")
+        axes.annotate("in proportion to the digits", (digits[0], line[0]), xytext=(16, -2), textcoords="offset points")
         axes.set(xlabel="digits of each operand", ylabel=f"{name}, {sums} sums together")
-        axes.set_xticks(digits, [f"{count:,}" for count in digits], rotation=30, ha="right")
+        ticks = [count for count in digits if count in (10**3, 10**4, 10**5, 10**6)]
+        axes.set_xticks(ticks, [f"{count:,}" for count in ticks])
         axes.minorticks_off()
     figure.suptitle(f"Time and memory of sums up to {digits[-1]:,} digits grow in proportion to the digits")
     save(figure, path)
@@ -90,9 +91,7 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     trained = calculator.load(settings.model_path).settings
     if trained["scheme"] != "place_value":
-        raise UserError(
-            f"{settings.model_path} is a {trained['scheme']} model: only place_value models add long numbers."
-        )
+        raise UserError(f"{settings.model_path} is of scheme {trained['scheme']}: choose a place_value model.")
     started, context, found = time.perf_counter(), multiprocessing.get_context("spawn"), []
     for digits in tqdm([s for s in SIZES if s <= settings.largest], unit="size", leave=False, disable=None):
         with context.Pool(1) as pool:

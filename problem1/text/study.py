@@ -36,16 +36,15 @@ DEFAULTS = {  # the flags of train.py
     "num_layers": 1,
     "d_ff": 32,
     "dropout": 0.0,
-    "epochs": 24,
-    "epoch_rows": 12_800,
-    "batch_size": 128,
-    "lr": 4e-3,
+    "epochs": 32,
+    "epoch_rows": 6_400,
+    "batch_size": 64,
+    "lr": 5e-3,
     "weight_decay": 0.5,
-    "hard_weight": 2.0,
 }
 SHORT = ("d_model", "num_heads", "d_ff", "epochs", "lr", "weight_decay")  # what differs between sizes
 SIZES = [dict(zip(SHORT, size, strict=True)) for size in [(8, 2, 16, 48, 5e-3, 0.05), (6, 2, 12, 96, 5e-3, 0.02)]]
-CLASSIC_FLAGS = {"d_model": 64, "num_heads": 4, "d_ff": 256, "epochs": 16, "lr": 2e-3}
+CLASSIC_FLAGS = {"d_model": 64, "num_heads": 4, "d_ff": 256, "epochs": 32, "lr": 2e-3}
 
 
 @dataclass(frozen=True)

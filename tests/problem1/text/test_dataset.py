@@ -25,7 +25,6 @@ from problem1.text.dataset import (
     load_or_generate,
     random_pairs,
     right_answer,
-    sampling_weights,
     score,
     to_input,
 )
@@ -88,10 +87,6 @@ def test_characters_and_answers():
     ]
     assert encode_answers([("123", "4567")], "plain", 5).tolist() == [[4, 6, 9, 0, END]]
     assert decoder_inputs(torch.tensor([[4, 6, END]])).tolist() == [[START, 4, 6]]
-
-
-def test_rows_with_columns_of_9_or_10_are_shown_more_often():
-    assert sampling_weights([("18", "91"), ("19", "1"), ("9", "120"), ("95", "0")], 2.0).tolist() == [5, 3, 3, 1]
 
 
 def test_score_takes_the_end_for_part_of_the_answer():
