@@ -81,9 +81,10 @@ readme: | $(VENV)/ready  ## the tables of README.md from the results
 
 # --- longer studies: their results are committed ------------------------------------------------------------
 
-seeds: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits; text with every scheme (under an hour)
+seeds: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits; text in all sizes, with every scheme, a million digits
 	$(PY) problem1/seeds.py
 	$(PY) problem1/text/study.py
+	$(PY) problem1/text/scaling.py
 
 study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
 	$(PY) problem2/study.py

@@ -42,6 +42,7 @@ class Settings:
     sum: tuple[str, ...] = setting((), "two whole numbers with + between them", metavar="SUM", positional=True)
     task: str | None = setting(None, "use the model of this task, whatever the operands", choices=tuple(MODELS))
     model_path: Path | None = setting(None, "use this checkpoint, of either task", metavar="FILE")
+    precision: str = setting("float32", "of all weights and activations", choices=calculator.PRECISIONS)
 
 
 def read_sum(words) -> tuple[str, str]:
@@ -82,8 +83,9 @@ def task_of(path: Path) -> str:
 
 
 @torch.inference_mode()
-def predict_digits(pair: tuple[str, str], path: Path) -> Prediction:
+def predict_digits(pair: tuple[str, str], path: Path, precision: str) -> Prediction:
     model, settings = trained.load_model(path)
+    model.to(getattr(torch, precision))
     digits = settings["num_digits"]
     if {len(number) for number in pair} != {digits}:
         raise UserError(
@@ -118,7 +120,10 @@ def main(settings: Settings) -> None:
     pair = read_sum(settings.sum)
     device.start("cpu")
     task, path, why = choose(pair, settings)
-    prediction = predict_digits(pair, path) if task == "digits" else calculator.load(path).predict([pair])[0]
+    if task == "digits":
+        prediction = predict_digits(pair, path, settings.precision)
+    else:
+        prediction = calculator.load(path, precision=settings.precision).predict([pair])[0]
     print(report(pair, prediction))
     print(f"model: {path}, {why}")
 

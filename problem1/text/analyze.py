@@ -1,13 +1,12 @@
 """Analyse a model of addition as text: one question a line, one file in results/text/ for each.
 
-    python problem1/text/analyze.py              # a few minutes
+    python problem1/text/analyze.py              # a minute
 
     proof.json, proof.png    does it add right at every length? every local context, and the argument
     heads.json, heads.png    where each head attends, and exact match without it
     lengths.json             exact match at 8 to 2,006 characters, and on shapes that no training row had
-    scaling.json             sums of up to 100,000 digits; seconds and memory of each are in analysis_timing.json
 
-The comparison of position schemes comes from study.py.
+Long sums come from scaling.py, the sizes of models and the comparison of position schemes from study.py.
 """
 
 import sys
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from lab import device
 from lab.files import versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem1.text import heads, lengths, proof, scaling
+from problem1.text import heads, lengths, proof
 from problem1.text.dataset import DEFAULT, load_or_generate
 from problem1.text.trained import MODEL, load_model
 
@@ -33,7 +32,6 @@ class Settings:
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(MODEL.parent, "folder for numbers and figures", metavar="DIR")
     num_samples: int = setting(10_000, "most sums of each kind", minimum=1)
-    largest: int = setting(100_000, "digits of the largest sum that cost is measured on", minimum=10)
 
 
 def main(settings: Settings) -> None:
@@ -41,17 +39,14 @@ def main(settings: Settings) -> None:
     model, trained = load_model(settings.model_path, device.start("cpu"))
     test = load_or_generate(settings.data_dir)["test"]
     about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}
-    local, cost = trained["scheme"] == "place_value", {}
-    if not local:
-        say(f"no proof, heads and scaling: they are of place_value models, and this one is {trained['scheme']}")
-    elif trained["num_layers"] > 1:
-        say(f"no proof: it is of models with one decoder layer, and this one has {trained['num_layers']}")
+    if trained["scheme"] != "place_value":
+        say(f"no proof and no heads: they are of place_value models, and this one is {trained['scheme']}")
     else:
         found = proof.run(model)
         write_json(folder / "proof.json", found | about)
         proof.draw(found, folder / "proof.png")
         say(in_words_of_proof(found), "proof.json")
-    if local:
+
         found = heads.run(model, test[: min(settings.num_samples, ABLATED)])
         write_json(folder / "heads.json", found | about)
         heads.draw(found, folder / "heads.png")
@@ -63,16 +58,7 @@ def main(settings: Settings) -> None:
     write_json(folder / "lengths.json", found | about)
     longest, total = max(map(int, found["lengths"])), found["in_all"]
     say(f"{total['right']:,} of {total['of']:,} sums right, from 8 to {longest:,} characters and more", "lengths.json")
-    if local:
-        found, cost = scaling.run(settings.model_path, tuple(s for s in scaling.SIZES if s <= settings.largest))
-        write_json(folder / "scaling.json", found | about)
-        top, price = found["sizes"][-1], cost["scaling"][-1]
-        say(
-            f"{top['right']} of {top['of']} sums of {top['digits']:,} digits right, {price['seconds_a_sum']:.1f} s and "
-            f"{price['megabytes_for_the_sum']:.0f} MB a sum",
-            "scaling.json, analysis_timing.json",
-        )
-    write_timing(folder, time.perf_counter() - started, name="analysis_timing.json", **cost)
+    write_timing(folder, time.perf_counter() - started, name="analysis_timing.json")
     say(f"everything is in {folder}")
 
 

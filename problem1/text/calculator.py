@@ -20,7 +20,9 @@ from problem1.text.dataset import END, PAD, START, SYMBOLS, Pairs, characters, c
 from problem1.text.model import LONGEST
 from problem1.text.trained import MODEL, load_model
 
-POSITIONS_AT_ONCE = 50_000  # of a batch, blanks included: some 200 MB
+PRECISIONS = ("float32", "float64")
+POSITIONS_AT_ONCE = 1_000_000  # of a batch, blanks included: some 300 MB
+CLASSIC_POSITIONS_AT_ONCE = 50_000  # attention over all characters needs more
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,13 @@ class Calculator:
 
     def predict(self, pairs: Pairs) -> list[Prediction]:
         """What the model writes for operands given as decimal strings without leading zeros."""
+        local = self.settings["scheme"] == "place_value"
+        at_once = POSITIONS_AT_ONCE if local else CLASSIC_POSITIONS_AT_ONCE
         by_length = sorted(range(len(pairs)), key=lambda row: max(map(len, pairs[row])))
         predictions: dict[int, Prediction] = {}
         batch: list[int] = []
         for row in [*by_length, None]:
-            full = row is None or (len(batch) + 1) * (max(map(len, pairs[row])) + 2) > POSITIONS_AT_ONCE
+            full = row is None or (len(batch) + 1) * (max(map(len, pairs[row])) + 2) > at_once
             if batch and full:
                 written = self._generate([pairs[index] for index in batch])
                 predictions |= zip(batch, map(self._read, *written), strict=True)
@@ -79,7 +83,7 @@ class Calculator:
         """Symbols in the order they were written, and their logit margins: each [B, T]."""
         device = next(self.model.parameters()).device
         if self.settings["scheme"] == "place_value":
-            tokens, logits = self.model.generate(columns(pairs).to(device))
+            tokens, by_symbol = self.model.generate(columns(pairs).to(device))
         else:
             sources = characters(pairs).to(device)
             if sources.shape[1] > LONGEST and self.settings["scheme"] != "none":
@@ -90,8 +94,8 @@ class Calculator:
             longest = 2 + max(len(number) for pair in pairs for number in pair)
             tokens = self.model.generate(sources, longest, START, (sources != PAD)[:, None, None, :])
             with torch.inference_mode():
-                logits = self.model(sources, decoder_inputs(tokens))
-        return tokens.tolist(), margins(logits, tokens).tolist()
+                by_symbol = margins(self.model(sources, decoder_inputs(tokens)), tokens)
+        return tokens.tolist(), by_symbol.tolist()
 
     def _read(self, tokens: list[int], margins: list[float]) -> Prediction:
         ended = END in tokens
@@ -102,8 +106,10 @@ class Calculator:
         return Prediction(symbols, margins, ended)
 
 
-def load(path: Path | str = MODEL, device: str = "cpu") -> Calculator:
-    return Calculator(*load_model(Path(path), devices.start(device)))
+def load(path: Path | str = MODEL, device: str = "cpu", precision: str = "float32") -> Calculator:
+    """precision: of all weights and activations; float64 takes about twice the time of float32 on a CPU"""
+    model, settings = load_model(Path(path), devices.start(device))
+    return Calculator(model.to(getattr(torch, precision)), settings)
 
 
 def is_right(pair: tuple[str, str], prediction: Prediction) -> bool:

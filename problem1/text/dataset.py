@@ -19,6 +19,7 @@ import json
 import random
 import re
 import sys
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,8 @@ from torch.nn import functional as F
 from lab.device import rank
 from lab.files import UserError, only_one, read_json, write_text
 
-SYMBOLS = [*"0123456789", "+", "=", " ", "<s>", "</s>", "<pad>"]
+DIGITS = "0123456789"
+SYMBOLS = [*DIGITS, "+", "=", " ", "<s>", "</s>", "<pad>"]
 BLANK, START, END, PAD, VOCAB_SIZE = 12, 13, 14, 15, len(SYMBOLS)
 CODES = np.zeros(128, dtype=np.int64)  # character -> token
 for _token, _symbol in enumerate(SYMBOLS):
@@ -50,9 +52,12 @@ if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)  # Python would refuse to write or read numbers of more than 4,300 digits
 
 
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
 def right_answer(pair: tuple[str, str]) -> str:
-    """The sum as Python computes it."""
-    return str(int(pair[0]) + int(pair[1]))
+    """The sum as Python's decimal module computes it: with int, a million digits would take a thousand times longer."""
+    return str(EXACT.add(Decimal(pair[0]), Decimal(pair[1])))
 
 
 def to_input(pair: tuple[str, str]) -> str:
@@ -216,20 +221,24 @@ def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 def random_pairs(digits: int, count: int, seed: int) -> Pairs:
     """Both operands of exactly `digits` digits, each digit but the first drawn evenly from 0 to 9."""
-    source = random.Random(seed)
-    low, high = 0 if digits == 1 else 10 ** (digits - 1), 10**digits
-    return [(str(source.randrange(low, high)), str(source.randrange(low, high))) for _ in range(count)]
+    source, first = random.Random(seed), DIGITS if digits == 1 else DIGITS[1:]
+
+    def draw() -> str:
+        return source.choice(first) + "".join(source.choices(DIGITS, k=digits - 1))
+
+    return [(draw(), draw()) for _ in range(count)]
 
 
 def chain_pairs(digits: int, count: int, seed: int) -> Pairs:
     """A carry through every digit: the units make 10 to 18, every other pair of digits makes 9 and passes it on."""
-    source, pairs = random.Random(seed), []
-    for _ in range(count):
+    source = random.Random(seed)
+    complements = str.maketrans(DIGITS, DIGITS[::-1])
+
+    def draw() -> tuple[str, str]:
+        above = "".join(source.choices(DIGITS, k=digits - 1))
+        if above:
+            above = source.choice("12345678") + above[1:]  # neither operand may begin with a zero
         units = source.randint(1, 9)
-        a = [source.randint(0, 9) for _ in range(digits - 1)] + [units]
-        b = [9 - digit for digit in a[:-1]] + [source.randint(10 - units, 9)]
-        if digits > 1:  # neither operand may begin with a zero
-            a[0] = source.randint(1, 8)
-            b[0] = 9 - a[0]
-        pairs.append(("".join(map(str, a)), "".join(map(str, b))))
-    return pairs
+        return f"{above}{units}", f"{above.translate(complements)}{source.randint(10 - units, 9)}"
+
+    return [draw() for _ in range(count)]

@@ -40,13 +40,12 @@ def run(model, pairs: Pairs) -> dict:
     out = {"sums": len(pairs), "all_heads": right(hooks), "heads": {}}
     for module, pattern in hooks.patterns.items():
         if module.startswith("encoder"):  # [B·P, H, 2, 2]: each operand's digit attends to itself and to the other
-            pattern = torch.stack([pattern[..., 0, :], pattern[..., 1, :].flip(-1)]).mean(0)
-            pattern = pattern.unflatten(0, targets.shape).transpose(1, 2)
-        for head in range(pattern.shape[1]):  # [B, H, P, window]
+            pattern = torch.stack([pattern[..., 0, :], pattern[..., 1, :].flip(-1)], 2)
+        attention = pattern.mean(2)[steps.flatten()].mean(0)  # [B·P, H, queries, window] -> [H, window]
+        for head in range(len(attention)):
             name = f"{module}.head{head}"
-            attention = pattern[:, head][steps].mean(0).tolist()
             out["heads"][name] = {
-                "attention": dict(zip(window_of(module), attention, strict=True)),
+                "attention": dict(zip(window_of(module), attention[head].tolist(), strict=True)),
                 "exact_match_without": right(HeadHooks({name: zero}, record=False)),
             }
     return out

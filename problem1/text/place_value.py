@@ -9,151 +9,155 @@ the symbols it has read, to the last two:
                  …   8    1  …
     answer    …  0   5    ?        self-attention:      0 5          (2 keys)
 
-There is no absolute position, so what the model does at one position it does at every position. Only the keys in
-the window are gathered (as views), so time and memory grow with the number of digits, not with its square.
+There is no absolute position, so what the model does at one position it does at every position. Time and memory grow
+with the number of digits, not with its square. There are only 256 pairs of symbols, so what depends on a pair alone
+(the encoder, and the decoder's self-attention) is computed once for each pair and looked up.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from problem1.attention import MultiHeadAttention, scaled_dot_product_attention
+from problem1.attention import MultiHeadAttention
 from problem1.model import DecoderLayer, EncoderLayer
-from problem1.text.dataset import END, START, VOCAB_SIZE
+from problem1.text.dataset import PAD, START, VOCAB_SIZE
+
+POSITIONS_AT_ONCE = 2**13  # of a batch: their keys and values are prepared together
 
 
 class WindowAttention(MultiHeadAttention):
-    """Each query attends to `window` neighbouring keys of its own: query t to the keys from t·step on.
+    """Attention to a window of few keys. A learned vector for each slot of the window is added to its key (Shaw et
+    al. 2018), so that a head can attend to "the digit of a, one position below"."""
 
-    A learned vector for each slot of the window is added to the keys (Shaw et al. 2018), so that a head can attend
-    to "the digit of a, one position below".
-    """
-
-    def __init__(self, d_model: int, num_heads: int, window: int, step: int, name: str):
+    def __init__(self, d_model: int, num_heads: int, window: int, name: str):
         super().__init__(d_model, num_heads, name)
-        self.window, self.step = window, step
         self.offsets = nn.Parameter(torch.randn(num_heads, 1, window, d_model // num_heads) * 0.02)
 
-    def windows(self, x: Tensor) -> Tensor:
-        """[B, N, d_model] -> [B, H, T, window, d_head], a view"""
-        return self.split_heads(x).unfold(2, self.window, self.step).transpose(-1, -2)
-
-    def attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, hooks=None) -> tuple[Tensor, Tensor]:
-        """Q [B, T, d_model], K and V [B, (T-1)·step + window, d_model] -> output [B, T, d_model], weights
-        [B, H, T, window]"""
-        Q, K, V = self.split_heads(Q).unsqueeze(-2), self.windows(K), self.windows(V)  # Q: [B, H, T, 1, d_head]
-        heads, weights = scaled_dot_product_attention(Q, K + self.offsets, V, mask)
-        heads, weights = heads.squeeze(-2), weights.squeeze(-2)
-        if hooks is not None:
-            heads = hooks(self.name, heads, weights)
-        return self.output(self.combine_heads(heads)), weights
-
-
-def zeros_before(x: Tensor, count: int) -> Tensor:
-    """[B, N, d] -> [B, count + N, d]: what stands below the first position, hidden by a mask"""
-    return nn.functional.pad(x, (0, 0, count, 0))
-
-
-def all_but_below_first(count: int, window: int, device: torch.device) -> Tensor:
-    """[T, 1, window] mask: every key but the lower half of the first window, which lies below the first position."""
-    mask = torch.ones(count, 1, window, dtype=torch.bool, device=device)
-    mask[0, :, : window // 2] = False
-    return mask
+    def keys(self, window: Tensor) -> Tensor:
+        """[…, window, d_model] -> the same"""
+        return self.key(window) + self.combine_heads(self.offsets.transpose(0, 1))
 
 
 class LocalDecoderLayer(DecoderLayer):
-    """A decoder layer whose two attentions see windows: position t and the one below it."""
+    """A decoder layer in two steps: `read` what is written, then `write` from the memory."""
 
     def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float, name: str):
         super().__init__(d_model, num_heads, d_ff, dropout, name)
-        self.self_attention = WindowAttention(d_model, num_heads, 2, 1, f"{name}.self")
-        self.cross_attention = WindowAttention(d_model, num_heads, 4, 2, f"{name}.cross")  # two operands a position
+        self.self_attention = WindowAttention(d_model, num_heads, 2, f"{name}.self")
+        self.cross_attention = WindowAttention(d_model, num_heads, 4, f"{name}.cross")
 
-    def forward(self, x: Tensor, memory: Tensor, hooks=None, cache: dict | None = None) -> Tensor:
-        """x [B, T, d_model], memory [B, 2·positions, d_model] -> [B, T, d_model]
+    def read(self, x: Tensor, mask: Tensor, hooks=None) -> Tensor:
+        """The last two symbols [N, 2, d_model] -> the last one, which attends to both: [N, 1, d_model]"""
+        attention, normed = self.self_attention, self.self_norm(x)
+        queries, keys, values = attention.query(normed[:, 1:]), attention.keys(normed), attention.value(normed)
+        return x[:, 1:] + self.dropout(attention.attend(queries, keys, values, mask, hooks)[0])
 
-        cache: the KV cache, an empty dictionary at first. With it, x is only the tokens that are new; of all
-        positions before, the key and the value of the last one are needed, so a step costs the same everywhere.
-        """
-        attention, cross, normed = self.self_attention, self.cross_attention, self.self_norm(x)
-        keys, values = attention.key(normed), attention.value(normed)
-        start = cache["end"] if cache else 0
-        end = start + x.shape[1]
-        if cache:
-            keys, values = torch.cat([cache["keys"], keys], 1), torch.cat([cache["values"], values], 1)
-            memory_keys, memory_values, masks = cache["memory_keys"], cache["memory_values"], (None, None)
-        else:
-            keys, values = zeros_before(keys, 1), zeros_before(values, 1)
-            memory_keys, memory_values = zeros_before(cross.key(memory), 2), zeros_before(cross.value(memory), 2)
-            masks = all_but_below_first(end, 2, x.device), all_but_below_first(end, 4, x.device)
-        if cache is not None:
-            cache.update(keys=keys[:, -1:], values=values[:, -1:], end=end)
-            cache.update(memory_keys=memory_keys, memory_values=memory_values)
-
-        x = x + self.dropout(attention.attend(attention.query(normed), keys, values, masks[0], hooks)[0])
-        here = slice(2 * start, 2 * end + 2)
-        queries = cross.query(self.cross_norm(x))
-        x = x + self.dropout(cross.attend(queries, memory_keys[:, here], memory_values[:, here], masks[1], hooks)[0])
+    def write(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, hooks=None) -> Tensor:
+        """x [N, 1, d_model], keys and values of the memory [N, 4, d_model] -> [N, 1, d_model]"""
+        queries = self.cross_attention.query(self.cross_norm(x))
+        x = x + self.dropout(self.cross_attention.attend(queries, keys, values, mask, hooks)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
-class PlaceValueTransformer(nn.Module):
-    """Columns of digits in, the digits of the sum out, units first.
+def each_pair_once(function: Callable, pairs: Tensor, hooks=None) -> Tensor:
+    """function(pairs [N, 2]) -> [N, d] for pairs of symbols […, 2], looked up in a table of all: […, d]
 
-    With one decoder layer, the default, a symbol of the answer depends on its window alone (proof.py).
-    Each further layer lets it see one position further down; encoder layers see one position alone.
+    With hooks, which are to see every position, there is no table.
+    """
+    if hooks is not None:
+        return function(pairs.flatten(0, -2)).unflatten(0, pairs.shape[:-1])
+    symbols = torch.arange(VOCAB_SIZE, device=pairs.device)
+    return F.embedding(pairs[..., 0] * VOCAB_SIZE + pairs[..., 1], function(torch.cartesian_prod(symbols, symbols)))
+
+
+class PlaceValueTransformer(nn.Module):
+    """Columns of digits in, the digits of the sum out, units first: one encoder and one decoder layer.
+
+    A symbol of the answer depends on its window alone (proof.py); more layers would let it see further.
     """
 
-    def __init__(self, d_model: int = 64, num_heads: int = 4, num_layers: int = 1, d_ff: int = 256, dropout: float = 0):
+    def __init__(self, d_model: int = 16, num_heads: int = 2, d_ff: int = 32, dropout: float = 0.0):
         super().__init__()
         self.embedding = nn.Embedding(VOCAB_SIZE, d_model)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.dropout = nn.Dropout(dropout)
         shape = (d_model, num_heads, d_ff, dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(*shape, f"encoder.{i}") for i in range(num_layers))
-        self.decoder = nn.ModuleList(LocalDecoderLayer(*shape, f"decoder.{i}") for i in range(num_layers))
+        self.encoder = nn.ModuleList([EncoderLayer(*shape, "encoder.0")])
+        self.decoder = nn.ModuleList([LocalDecoderLayer(*shape, "decoder.0")])
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.output = nn.Linear(d_model, VOCAB_SIZE)
 
     def embed(self, tokens: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim))
 
-    def encode(self, columns: Tensor, hooks=None) -> Tensor:
-        """columns [B, P, 2] -> memory [B, 2·P, d_model]: each position is a sequence of its own, two symbols long."""
-        x = self.embed(columns).flatten(0, 1)
-        for layer in self.encoder:
-            x = layer(x, hooks=hooks)
-        return self.encoder_norm(x).unflatten(0, columns.shape[:2]).flatten(1, 2)
+    def remember(self, columns: Tensor, hooks=None) -> tuple[Tensor, Tensor]:
+        """columns [B, P, 2] -> keys and values of each position's window in the memory: [B, P, 4, d_model]
+
+        Below the first position there is nothing; a mask hides that half of its window.
+        """
+
+        def encode(pairs: Tensor) -> Tensor:
+            """Each position is a sequence of its own, two symbols long: [N, 2] -> memory [N, 2·d_model]"""
+            x = self.embed(pairs)
+            for layer in self.encoder:
+                x = layer(x, hooks=hooks)
+            return self.encoder_norm(x).flatten(1)
+
+        here = each_pair_once(encode, columns, hooks).unflatten(2, (2, -1))
+        below = F.pad(here[:, :-1], (0, 0, 0, 0, 1, 0))
+        windows, cross = torch.cat([below, here], 2), self.decoder[0].cross_attention
+        return cross.keys(windows), cross.value(windows)
+
+    def read(self, pairs: Tensor, hooks=None) -> Tensor:
+        """The last two symbols written, PAD where there is but one: […, 2] -> […, d_model]"""
+
+        def attend(pairs: Tensor) -> Tensor:
+            return self.decoder[0].read(self.embed(pairs), (pairs != PAD)[:, None, None], hooks).squeeze(1)
+
+        return each_pair_once(attend, pairs, hooks)
+
+    def write(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, hooks=None) -> Tensor:
+        """x [N, d_model], keys and values [N, 4, d_model] -> logits of the next symbols [N, vocab]"""
+        x = self.decoder[0].write(x.unsqueeze(1), keys, values, mask, hooks)
+        return self.output(self.decoder_norm(x)).squeeze(1)
 
     def forward(self, columns: Tensor, written: Tensor, hooks=None) -> Tensor:
         """columns [B, P, 2], symbols written before [B, T], T <= P -> logits [B, T, vocab] of the next symbols"""
-        memory = self.encode(columns, hooks)
-        x = self.embed(written)
-        for layer in self.decoder:
-            x = layer(x, memory, hooks)
-        return self.output(self.decoder_norm(x))
+        keys, values = self.remember(columns[:, : written.shape[1]], hooks)
+        before = F.pad(written[:, :-1], (1, 0), value=PAD)
+        x = self.read(torch.stack([before, written], 2), hooks)
+        mask = torch.ones(*written.shape, 1, 1, 4, dtype=torch.bool, device=written.device)
+        mask[:, 0, ..., :2] = False
+        x, keys, values, mask = (tensor.flatten(0, 1) for tensor in (x, keys, values, mask))
+        return self.write(x, keys, values, mask, hooks).unflatten(0, written.shape)
 
     @torch.inference_mode()
     def generate(self, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Greedy answers [B, T], units first, and the logits [B, T, vocab] they were chosen from.
+        """Greedy answers, units first, one step a symbol: tokens and their logit margins, each [B, P].
 
-        Ends when every answer has its END (what a row holds after it means nothing) or the positions have run out.
+        What a row holds after its END means nothing.
         """
-        memory = self.encode(columns)
-        caches = [{} for _ in self.decoder]
-        token = columns.new_full((len(columns), 1), START)
-        ended = torch.zeros_like(token, dtype=torch.bool)
-        answer, chosen_from = [], []
-        for _ in range(columns.shape[1]):
-            x = self.embed(token)
-            for layer, cache in zip(self.decoder, caches, strict=True):
-                x = layer(x, memory, cache=cache)
-            logits = self.output(self.decoder_norm(x))
-            token = logits.argmax(-1)
-            answer.append(token)
-            chosen_from.append(logits)
-            ended |= token == END
-            if ended.all():
-                break
-        return torch.cat(answer, 1), torch.cat(chosen_from, 1)
+        symbols = torch.arange(VOCAB_SIZE, device=columns.device)
+        histories = self.read(torch.cartesian_prod(symbols, symbols))  # the decoder's input after any two symbols
+        last = columns.new_full((len(columns),), START)
+        history = PAD * VOCAB_SIZE + last
+        mask = torch.tensor([False, False, True, True], device=columns.device)
+        answer, margins = [], []
+        size = max(1, POSITIONS_AT_ONCE // len(columns))
+        for start in range(0, columns.shape[1], size):
+            below = min(start, 1)  # the position below the first of these, if there is one
+            keys, values = (
+                part[:, below:].unbind(1) for part in self.remember(columns[:, start - below : start + size])
+            )
+            tokens, logits = [], []
+            for position in range(len(keys)):
+                logits.append(self.write(histories[history], keys[position], values[position], mask))
+                tokens.append(logits[-1].argmax(-1))
+                mask, history, last = None, last * VOCAB_SIZE + tokens[-1], tokens[-1]
+            answer.append(torch.stack(tokens, 1))
+            best = torch.stack(logits, 1).topk(2).values
+            margins.append(best[..., 0] - best[..., 1])
+        return torch.cat(answer, 1), torch.cat(margins, 1)

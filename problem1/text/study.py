@@ -1,12 +1,13 @@
-"""Train every position scheme with several seeds and measure how far each gets: the numbers of the comparison.
+"""Smaller models, and other position schemes: which are proven to add, and how far the others get.
 
-    python problem1/text/study.py                        # 5 seeds of place_value, 3 of each classic scheme and order
+    python problem1/text/study.py                        # every size and every classic scheme, 3 seeds each
     torchrun --nnodes=2 … problem1/text/study.py         # shared between machines with a common folder
 
-Same rows and layers for all. The classic schemes have about 40 times the parameters of place_value, and half its steps.
-The proof is run on the place_value model of every seed. Writes
-results/text/length_generalisation.json and .png, and each run to results/text/seeds/. Runs that are finished are
-kept, and a study that was stopped goes on.
+sizes.json, sizes.png            place_value models of 16 to 4 dimensions: wrong local contexts, smallest margin
+length_generalisation.json, .png exact match by length: place_value of the default size, and the classic schemes, which
+                                 have 19 times its parameters and learn from the same rows
+
+Each run is written to results/text/seeds/. Runs that are finished are kept, and a study that was stopped goes on.
 """
 
 import sys
@@ -27,63 +28,114 @@ from problem1.text.trained import MODEL, ORDERS, load_model
 
 HERE = Path(__file__).resolve().parent
 KINDS = {"random": "random operands", "chain": "a carry through every digit"}
-SHARED = {  # the flags of train.py that are the same in every run
-    "batch_size": 128,
-    "epoch_rows": 12_800,
-    "lr": 2e-3,
+DEFAULTS = {  # the flags of train.py
+    "scheme": "place_value",
+    "order": "reversed",
+    "d_model": 16,
+    "num_heads": 2,
     "num_layers": 1,
+    "d_ff": 32,
     "dropout": 0.0,
+    "epochs": 32,
+    "epoch_rows": 6_400,
+    "batch_size": 64,
+    "lr": 5e-3,
     "weight_decay": 0.5,
 }
-CLASSIC_SIZE = {"epochs": 16, "d_model": 64, "num_heads": 4, "d_ff": 256}
-SIZES = {scheme: CLASSIC_SIZE for scheme in CLASSIC}  # of each scheme's model, and how long it trains
-SIZES["place_value"] = {"epochs": 32, "d_model": 16, "num_heads": 2, "d_ff": 32}
+SHORT = ("d_model", "num_heads", "d_ff", "epochs", "lr", "weight_decay")  # what differs between sizes
+SIZES = [dict(zip(SHORT, size, strict=True)) for size in [(8, 2, 16, 48, 5e-3, 0.05), (6, 2, 12, 96, 5e-3, 0.02)]]
+CLASSIC_FLAGS = {"d_model": 64, "num_heads": 4, "d_ff": 256, "epochs": 32, "lr": 2e-3}
 
 
 @dataclass(frozen=True)
 class Settings:
-    seeds: int = setting(5, "seeds of place_value: 0, 1, …", minimum=1)
-    classic_seeds: int = setting(3, "seeds of each classic scheme in each order", minimum=0)
-    epochs: int | None = setting(None, "epochs of every run (left out: 32 of place_value, 16 of others)", minimum=1)
+    seeds: int = setting(5, "seeds of the default size: 0, 1, …", minimum=1)
+    other_seeds: int = setting(3, "seeds of each smaller size, and of each classic scheme in each order", minimum=0)
     samples: int = setting(1000, "most sums at each length, of each kind", minimum=1)
     workers: int = setting(0, "runs at the same time, one thread each (0: one for each core)", minimum=0)
-    output_dir: Path = setting(MODEL.parent, "folder for the comparison and, in seeds/, its runs", metavar="DIR")
+    output_dir: Path = setting(MODEL.parent, "folder for the results and, in seeds/, the runs", metavar="DIR")
 
 
 def all_runs(settings: Settings) -> list[jobs.Job]:
     """Every run, the quick and important ones first."""
-    runs = [("place_value", "reversed", seed) for seed in range(settings.seeds)]
-    for seed in range(settings.classic_seeds):
-        runs += [(scheme, order, seed) for scheme in CLASSIC for order in ORDERS]
     out = []
-    for scheme, order, seed in runs:
-        group = scheme if scheme == "place_value" else f"{scheme}, {order}"
+
+    def add(group: str, seed: int, changed: dict, samples: int) -> None:
         folder = settings.output_dir / "seeds" / f"{group}-seed{seed}".replace(", ", "-")
-        flags = {"scheme": scheme, "order": order, "seed": seed, **SHARED, **SIZES[scheme]}
-        flags |= {"epochs": settings.epochs} if settings.epochs else {}
-        values, paths = {"flags": flags, "samples": settings.samples}, {"folder": folder, "data_dir": DEFAULT}
+        values = {"flags": DEFAULTS | changed | {"seed": seed}, "samples": samples}
+        paths = {"folder": folder, "data_dir": DEFAULT}
         out.append(jobs.Job(f"{group}, seed {seed}", train_and_measure, values, folder / "measured.json", paths))
+
+    for seed in range(settings.seeds):
+        add("place_value", seed, {}, settings.samples)
+    for seed in range(settings.other_seeds):
+        for size in SIZES:
+            add("place_value, {d_model}, {num_heads}, {d_ff}".format(**size), seed, size, 0)
+    for seed in range(settings.other_seeds):
+        for scheme in CLASSIC:
+            for order in ORDERS:
+                changed = {"scheme": scheme, "order": order, **CLASSIC_FLAGS}
+                add(f"{scheme}, {order}", seed, changed, settings.samples)
     return out
 
 
 def train_and_measure(flags: dict, samples: int, folder: Path, data_dir: Path) -> dict:
+    """A run: what it learned, exact match by length (`samples` above 0), and the proof (of place_value)."""
     log = jobs.train_once(HERE / "train.py", flags, folder, data_dir=data_dir)
     model, settings = load_model(folder / "best_model.pth")
+    measured = {name: log[name] for name in ("parameters", "first_perfect_epoch", "test_loss", "test_acc")}
+    if samples:
+        measured["lengths"] = by_length(model, settings, samples)
     local = settings["scheme"] == "place_value"
-    return {
-        "parameters": log["parameters"],
-        "steps": flags["epochs"] * -(-flags["epoch_rows"] // flags["batch_size"]),
-        "first_perfect_epoch": log["first_perfect_epoch"],
-        "test_loss": log["test_loss"],
-        "test_acc": log["test_acc"],
-        "lengths": by_length(model, settings, samples),
-        "proof": single_numbers(proof.run(model)) if local else None,
-    }
+    return measured | {"proof": single_numbers(proof.run(model)) if local else None}
 
 
 def single_numbers(found: dict) -> dict:
     """Numbers that stand alone, and what rounding can do."""
     return {name: value for name, value in found.items() if name == "rounding" or not isinstance(value, list | dict)}
+
+
+# --- sizes -------------------------------------------------------------------------------------------------------
+
+
+def by_size(runs: dict[str, dict]) -> list[dict]:
+    """One entry for each run of place_value, the largest models first: what the proof found."""
+    out = []
+    for measured in runs.values():
+        flags, found = measured["settings"]["flags"], measured["proof"]
+        if found:
+            size = {name: flags[name] for name in SHORT} | {"parameters": measured["parameters"], "seed": flags["seed"]}
+            names = {"local_contexts": "local_contexts", "wrong_local_contexts": "failures"}
+            names |= {name: name for name in ("smallest_margin", "proven")}
+            out.append(size | {name: found[source] for name, source in names.items()})
+    return sorted(out, key=lambda run: -run["parameters"])
+
+
+def draw_sizes(found: list[dict], path: Path) -> None:
+    """Parameters against the smallest margin, or against the wrong local contexts where there are any."""
+    figure, (above, below) = plt.subplots(2, 1, figsize=(6.3, 4.6), sharex=True)
+    for point in found:
+        right = point["wrong_local_contexts"] == 0
+        axes, value = (above, point["smallest_margin"]) if right else (below, point["wrong_local_contexts"])
+        fill = COLOURS[0] if point["proven"] else "white"
+        axes.plot(point["parameters"], value, marker="o", color=COLOURS[0 if right else 6], markerfacecolor=fill)
+    sizes = {point["parameters"]: "{d_model}, {num_heads}, {d_ff}".format(**point) for point in found}
+    below.set(xscale="log", yscale="log", ylim=(0.7, found[0]["local_contexts"] * 1.5))
+    below.set_xticks([*sizes], [f"{count:,}\n{size}" for count, size in sizes.items()], fontsize=7.5)
+    below.minorticks_off()
+    below.set(xlabel="parameters\nwidth, heads, feed-forward", ylabel="wrong local contexts")
+    above.set(ylabel="smallest logit margin", ylim=(0, None))
+    proven = [point for point in found if point["proven"]]
+    title = "No model is proven"
+    if proven:
+        least = proven[-1]["parameters"]
+        seeds = [point["proven"] for point in found if point["parameters"] == least]
+        title = f"{least:,} parameters are enough to add at every length ({sum(seeds)} of {len(seeds)} seeds)"
+    figure.suptitle(title)
+    save(figure, path, "A point is one seed. Filled: proven. Above: right in all local contexts. Below: wrong in some.")
+
+
+# --- lengths -----------------------------------------------------------------------------------------------------
 
 
 def summary(runs: dict[str, dict]) -> dict:
@@ -109,7 +161,7 @@ def summary(runs: dict[str, dict]) -> dict:
     return out
 
 
-def draw(groups: dict, path: Path) -> None:
+def draw_lengths(groups: dict, path: Path) -> None:
     """Exact match against input length: random operands, full carry chains."""
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
@@ -146,22 +198,26 @@ def main(settings: Settings) -> None:
     runs = {job.name: result for job, result in zip(work, jobs.run(work, settings.workers), strict=True)}
     if device.rank() > 0:
         return
-    for name, measured in runs.items():
-        found = measured["proof"]
-        proven = f", proven exact: {found['proven']}, margin {found['smallest_margin']:.1f}" if found else ""
-        print(f"{name}: {measured['test_acc']:.2%} of the test sums{proven}")
+    sizes = by_size(runs)
+    for size in sizes:
+        print(
+            f"{size['parameters']:,} parameters, seed {size['seed']}: wrong in {size['wrong_local_contexts']:,} local "
+            f"contexts, smallest margin {size['smallest_margin']:.1f}, {'proven' if size['proven'] else 'not proven'}"
+        )
+    about = {name: value for name, value in as_plain(settings).items() if name != "workers"}
+    about = {"config": about, "seed": 0, "versions": versions()}
+    write_json(settings.output_dir / "sizes.json", {"runs": sizes} | about)
+    draw_sizes(sizes, settings.output_dir / "sizes.png")
+    compared = {name: measured for name, measured in runs.items() if "lengths" in measured}
     numbers = {
         "training_characters": MAX_CHARACTERS,
-        "groups": summary(runs),
-        "runs": [{"name": name, **measured} for name, measured in runs.items()],
-        "config": {name: value for name, value in as_plain(settings).items() if name != "workers"},
-        "seed": 0,
-        "versions": versions(),
+        "groups": summary(compared),
+        "runs": [{"name": name, **measured} for name, measured in compared.items()],
     }
     path = settings.output_dir / "length_generalisation.json"
-    write_json(path, numbers)
-    draw(numbers["groups"], path.with_suffix(".png"))
-    print(f"everything is in {path}")
+    write_json(path, numbers | about)
+    draw_lengths(numbers["groups"], path.with_suffix(".png"))
+    print(f"everything is in {settings.output_dir}")
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ def build(settings: dict) -> nn.Module:
     """The untrained model with these settings (those of train.py)."""
     if settings["order"] not in ORDERS:
         raise ValueError(f"order {settings['order']!r}")
-    shape = [settings[name] for name in ("d_model", "num_heads", "num_layers", "d_ff", "dropout")]
+    shape = {name: settings[name] for name in ("d_model", "num_heads", "d_ff", "dropout")}
     if settings["scheme"] == "place_value":
-        return PlaceValueTransformer(*shape)
-    return ClassicTransformer(settings["scheme"], *shape)
+        return PlaceValueTransformer(**shape)
+    return ClassicTransformer(settings["scheme"], num_layers=settings["num_layers"], **shape)
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[nn.Module, dict]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lab.hooks import HeadHooks, replace, zero
 from problem1 import trained as addition_trained
-from problem1.dataset import decoder_inputs
 from problem1.analysis.context import sums_of
+from problem1.dataset import decoder_inputs
 from problem1.text import trained as text_trained
 from problem1.text.dataset import decoder_inputs as text_inputs
 from problem1.text.dataset import encode as encode_text

@@ -6,7 +6,6 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-import torch
 
 from lab.files import read_json
 from lab.hooks import zero

@@ -7,11 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.files import UserError
 from problem1.text import proof
 from problem1.text.dataset import END, PAD, encode, right_answer
 from problem1.text.local_contexts import KINDS, LocalContext, every_local_context, local_contexts_in
-from problem1.text.place_value import PlaceValueTransformer, WindowAttention
+from problem1.text.place_value import PlaceValueTransformer
 from problem1.text.proof import cover, measure_locality
 
 
@@ -83,7 +82,7 @@ def test_one_wrong_local_context_is_found(untrained):
             here = (local_contexts_in(columns, right) == torch.tensor(wrong)).all(-1)
             return torch.where(here.unsqueeze(-1), -logits, logits)
 
-    lowest, unexpected, _, movement = cover(AllButOne(16, 2, 1, 32), every_local_context((0, 1, 9)))
+    lowest, unexpected, _, movement = cover(AllButOne(16, 2, 32), every_local_context((0, 1, 9)))
     assert unexpected == 0 and movement == 0
     contexts = every_local_context((0, 1, 9))
     assert [context for context, margin in zip(contexts, lowest, strict=True) if margin <= 0] == [wrong]
@@ -92,16 +91,11 @@ def test_one_wrong_local_context_is_found(untrained):
 def test_locality_is_measured_and_a_wider_window_is_caught(untrained, monkeypatch):
     local = measure_locality(untrained, trials=20, digits=12)
     assert local["changed_from_outside"] == 0 and local["changed_from_inside_least"] == 20
-    windows = WindowAttention.windows
+    remember = PlaceValueTransformer.remember
 
-    def wider(self, x):
-        seen = windows(self, x)
-        return seen + 1e-3 * seen.roll(2, dims=2)
+    def wider(self, columns, hooks=None):
+        keys, values = remember(self, columns, hooks)
+        return keys + 1e-3 * keys.roll(2, dims=1), values
 
-    monkeypatch.setattr(WindowAttention, "windows", wider)
+    monkeypatch.setattr(PlaceValueTransformer, "remember", wider)
     assert measure_locality(untrained, trials=20, digits=12)["changed_from_outside"] > 0
-
-
-def test_more_layers_are_refused():
-    with pytest.raises(UserError, match="2 decoder layers"):
-        proof.run(PlaceValueTransformer(16, 2, 2, 32))

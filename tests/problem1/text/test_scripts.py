@@ -13,7 +13,7 @@ import torch
 
 from lab import checkpoint
 from lab.files import UserError
-from problem1.text import analyze, calculator, lengths, proof
+from problem1.text import analyze, calculator, lengths, proof, scaling
 from problem1.text.dataset import generate, load_or_generate, right_answer
 from problem1.text.trained import KIND, build
 from tests.conftest import ROOT
@@ -108,6 +108,7 @@ def test_two_processes_share_every_batch(data, tmp_path):
         (["--scheme", "place_value", "--order", "plain"], ["units first"]),
         (["--scheme", "places"], ["places must be one of place_value"]),
         (["--d-model", "31"], ["--num-heads 2"]),
+        (["--num-layers", "2"], ["place_value has one layer"]),
         (["--data-dir", "typo"], ["typo/train.json does not exist"]),
     ],
 )
@@ -143,45 +144,65 @@ def small_proof(monkeypatch):
 
 
 def run_analysis(path, data, folder) -> None:
-    analyze.main(analyze.Settings(path, data, folder, num_samples=50, largest=30))
+    analyze.main(analyze.Settings(path, data, folder, num_samples=50))
 
 
 def test_analyze_writes_what_it_promises_and_prints_findings(trained, data, tmp_path, small_proof, capsys):
     run_analysis(trained / "best_model.pth", data, tmp_path)
-    names = ("proof", "heads", "lengths", "scaling", "analysis_timing")
-    proven, heads, measured, scaling, timing = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
+    names = ("proof", "heads", "lengths")
+    proven, heads, measured = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
     assert (tmp_path / "proof.png").exists() and (tmp_path / "heads.png").exists()
     assert proven["covered"] == proven["local_contexts"] == 1444 and proven["seed"] == 1
     assert proven["proven"] == (proven["failures"] == 0)
     assert len(heads["heads"]) == 12 and heads["all_heads"]["share"] > 0.9
     assert min(head["exact_match_without"]["share"] for head in heads["heads"].values()) < 0.5
     assert measured["lengths"]["8"]["random"]["share"] > 0.9 and measured["in_all"]["of"] > 1000
-    assert scaling["sizes"] == [{"digits": 10, "right": 2, "of": 2}, {"digits": 30, "right": 2, "of": 2}]
-    assert [size["digits"] for size in timing["scaling"]] == [10, 30]
     lines = capsys.readouterr().out.splitlines()
     assert "1,444 local contexts" in lines[0] and lines[0].endswith("proof.json")
     assert lines[1].startswith("12 heads; without ") and lines[1].endswith("heads.json")
     assert f"{measured['in_all']['right']:,} of {measured['in_all']['of']:,} sums right" in lines[2]
-    assert lines[3].startswith("2 of 2 sums of 30 digits right")
 
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "analysis_timing.json"}
     run_analysis(trained / "best_model.pth", data, tmp_path)
-    assert len(before) == 6 and all(path.read_bytes() == content for path, content in before.items())
-
-
-def test_two_layers_go_without_the_proof_alone(data, tmp_path, capsys):
-    run_analysis(untrained(tmp_path, num_layers=2), data, tmp_path / "out")
-    written = {path.name for path in (tmp_path / "out").glob("*.json")}
-    assert written == {"heads.json", "lengths.json", "scaling.json", "analysis_timing.json"}
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "no proof: it is of models with one decoder layer, and this one has 2"
-    assert lines[1].startswith("12 heads; ")  # 2 layers x 3 modules x 2 heads
+    assert len(before) == 5 and all(path.read_bytes() == content for path, content in before.items())
 
 
 def test_a_classic_model_is_measured_at_its_lengths(data, tmp_path, capsys):
     run_analysis(untrained(tmp_path, scheme="sinusoidal"), data, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").glob("*.json")} == {"lengths.json", "analysis_timing.json"}
-    assert "no proof, heads and scaling" in capsys.readouterr().out
+    assert "no proof and no heads" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("precision", calculator.PRECISIONS)
+def test_long_sums_are_written_and_compared_with_the_right_ones(tmp_path, monkeypatch, precision):
+    """In this process, with a model whose every symbol is 1: right are the sums of nothing but ones, none of these."""
+    path = untrained(tmp_path)
+    content = torch.load(path, weights_only=True)
+    content["model"]["output.bias"][1] = 100.0
+    checkpoint.save(path, content)
+    pairs = [("1" * 20, "0"), ("2" * 20, "0")]
+    monkeypatch.setattr(scaling, "random_pairs", lambda *_: pairs[:1])
+    monkeypatch.setattr(scaling, "chain_pairs", lambda *_: pairs[1:])
+    exact, cost = scaling.measure(path, 20, 2, precision)
+    assert exact["right"] == 0 and exact["of"] == 2 and exact["smallest_margin"] > 50
+    assert cost["seconds"] > 0
+    monkeypatch.setattr(scaling, "encode_answers", lambda *_: torch.tensor([[1] * 22, [2] * 22]))
+    assert scaling.measure(path, 20, 2, precision)[0]["right"] == 1
+
+
+def test_scaling_writes_numbers_figure_and_cost(trained, tmp_path, script):
+    result = script("problem1/text/scaling.py", "--model-path", trained / "best_model.pth", "--output-dir", tmp_path,
+                    "--largest", "1000", "--sums", "2")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    found, cost = (json.loads((tmp_path / name).read_text()) for name in ("scaling.json", "scaling_timing.json"))
+    (size,) = found["sizes"]
+    assert size["digits"] == 1000 and size["of"] == 2 and 0 <= size["right"] <= 2
+    assert "seconds" not in str(found) and cost["sizes"][0]["seconds"] > 0 and (tmp_path / "scaling.png").exists()
+
+
+def test_scaling_is_of_place_value_models(refused, tmp_path):
+    path = untrained(tmp_path, scheme="none")
+    refused("problem1/text/scaling.py", "--model-path", path, "--output-dir", tmp_path, words=["of scheme none"])
 
 
 @pytest.mark.parametrize("shape", lengths.SHAPES)
