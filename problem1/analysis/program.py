@@ -10,14 +10,12 @@ interchange    columns of random pairs are put into one memory, three that fit t
 controls       all edges from random pairs; a random direction in place of the one that tells the carry
 """
 
-
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from lab.statistics import proportion
-
-circuit = None
+from problem1.analysis import circuit
 from problem1.analysis.algorithm import Program, Source, in_words, read_rules, sources
 from problem1.analysis.context import Context, digit_names, pick
 from problem1.analysis.edges import BAR, EVERYTHING, Batch, search_edges, search_encoder, search_self
@@ -235,7 +233,7 @@ def extract(batch: Batch, fitted: Batch) -> dict:
     }
 
 
-def test_batch(batch: Batch, found: dict, counts: dict[str, Count]) -> None:
+def check(batch: Batch, found: dict, counts: dict[str, Count]) -> None:
     """All scrubs and interchanges on one batch."""
     targets, program = batch.sums.targets, Program.from_json(found["program"])
     variables = [[edge["variable"] for edge in line] for line in found["edges"]]
@@ -276,7 +274,7 @@ def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) 
     counts = {name: Count() for name in (*SCRUBS, "program", *FORMS, "random_edges")}
     for number, rows in enumerate(tqdm(tested.split(BATCH), desc="scrubbing", leave=False, disable=None)):
         one = batch(rows, 3 + number)
-        test_batch(one, found, counts)
+        check(one, found, counts)
         if number == 0:
             everywhere = one.with_plus(any_rows(one, one.digits))
             counts["random_edges"].add(one.written(edges=everywhere), one.sums.targets)
