@@ -122,10 +122,10 @@ def read_program(batch: Batch) -> tuple[Program, dict[str, dict]]:
 def cases(sums: Tensor, carry_in: Tensor, answer: Tensor) -> dict[str, dict]:
     """Where two sources of a carry disagree: how often the digit goes by the first, and by the second.
 
-    All digits see the same three columns here.
+    Rows are chosen so that other 9s play no part.
     """
     columns = sums.shape[2]
-    nine, names = sums[:, 0] == 9, digit_names(columns + 1)
+    names = digit_names(columns + 1)
     table: dict[str, dict] = {question: {} for question in CASES}
 
     def compare(question: str, name: str, t: int, where: Tensor, *both: Source) -> None:
@@ -139,7 +139,7 @@ def cases(sums: Tensor, carry_in: Tensor, answer: Tensor) -> dict[str, dict]:
         }
 
     for t in range(columns):
-        here = Source("columns", t)
+        here, nine = Source("columns", t), sums[:, t] == 9
         if t:
             compare("below_or_own", names[t], t, ~nine[:, t - 1] & ~nine[:, t], here, Source("own"))
         through = torch.ones(len(nine), dtype=torch.bool)
@@ -196,24 +196,26 @@ def direction(batch: Batch) -> dict[str, dict]:
 
 
 class Count:
-    """Answers right, of all pairs and of those where the program's variables contradict each other."""
+    """Answers as expected: of all inputs, and of subsets of them."""
 
     def __init__(self):
-        self.right, self.informative = [], []
+        self.right: list[Tensor] = []
+        self.subsets: dict[str, list[Tensor]] = {}
 
-    def add(self, written: Tensor, expected: Tensor, informative: Tensor | None = None) -> None:
+    def add(self, written: Tensor, expected: Tensor, **subsets: Tensor) -> None:
         self.right.append(written == expected)
-        if informative is not None:
-            self.informative.append(informative)
+        for name, where in subsets.items():
+            self.subsets.setdefault(name, []).append(where)
 
     def result(self) -> dict:
         right = torch.cat(self.right)
         whole = right.all(1)
-        found = proportion(whole) | {"wrong": int((~whole).sum()), "wrong_by_digit": (~right).sum(0).tolist()}
-        if self.informative:
-            informative = torch.cat(self.informative)
-            found["informative"] = proportion(whole[informative]) | {"wrong": int((~whole[informative]).sum())}
-        return found
+        found = _counted(whole) | {"wrong_by_digit": (~right).sum(0).tolist()}
+        return found | {name: _counted(whole[torch.cat(where)]) for name, where in self.subsets.items()}
+
+
+def _counted(right: Tensor) -> dict:
+    return proportion(right) | {"wrong": int((~right).sum())}
 
 
 def extract(batch: Batch, fitted: Batch) -> dict:
@@ -256,7 +258,9 @@ def check(batch: Batch, found: dict, counts: dict[str, Count]) -> None:
         answer = program.write(*views)
         written = batch.written(inputs=decoder_inputs(answer), edges=batch.with_plus(rows))
         informative = contradictory(*views, answer) if form != "three_fitting" else (answer != targets).any(1)
-        counts[form].add(written, answer, informative)
+        own = views[0][:, 1, 0]  # what the second digit sees of the first column: it tells most of the first digit
+        fits = (own == 9) | ((own > 9) == (answer[:, 0] == 1))
+        counts[form].add(written, answer, informative=informative, first_digit_fits=fits)
 
 
 def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) -> dict:
