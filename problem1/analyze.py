@@ -1,6 +1,6 @@
 """What does the trained model do, and how? Each question, what was found, and the file that holds the details.
 
-    python problem1/analyze.py                              # everything: about two minutes
+    python problem1/analyze.py                              # everything: about six minutes
     python problem1/analyze.py --examples 663+497 347+159   # only these sums, as figures: a few seconds
 
 Reads results/best_model.pth and the data; writes, all in results/:
@@ -9,7 +9,8 @@ Reads results/best_model.pth and the data; writes, all in results/:
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
-    carry/                 how the carry travels: patching, probes, the hard case, and summary.txt with all numbers
+    carry/                 how the carry travels: patching, probes, the hard case, summary.txt with all numbers;
+                           program.json, .png and .svg: the algorithm, read off and tested on every sum
 """
 
 import sys
@@ -33,6 +34,7 @@ from problem1.analysis import (
     exhaustive,
     patching,
     probes,
+    program,
     pruning,
     summary,
 )
@@ -77,6 +79,7 @@ def analyse(context: Context, num_samples: int) -> None:
     probed = step("Where can the carry be read?", "carry/probes.json", probes)
     nines = step("What if a carry has to pass a 9?", "carry/nines.json", carry_through_nines)
     shifted = step("Which heads attend elsewhere for a carry?", "carry/attention_shift.json", attention_shift)
+    step("Which program does it run?", "carry/program.json", program)
     measured = (lost, curves, patched, probed, nines, shifted)
     step("What was measured of the carry, in one table?", "carry/summary.txt", summary, *measured)
     where = next(context.model.parameters()).device

@@ -46,6 +46,7 @@ PROMISED = [
     "carry/nines.png",
     "carry/attention_shift.json",
     "carry/attention_shift.png",
+    "carry/program.json",
     "carry/summary.json",
     "carry/summary.txt",
 ]
@@ -87,6 +88,7 @@ def pngs_are_whole(folder) -> int:
 def test_everything_that_is_promised_is_written_and_hangs_together(script, data, tmp_path):
     stdout, out = run_whole(script, analysis_models.adder(), data, tmp_path)
     also = ["head_analysis/pruned.json", "carry/patching_heads.png", "carry/patching_positions.png"]
+    also += ["carry/program.png", "carry/program.svg"]
     for name in PROMISED + also:
         assert (out / name).is_file(), name
     heads = analysis_models.adder().head_names()
