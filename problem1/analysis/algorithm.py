@@ -8,12 +8,12 @@ even where its inputs belong to no sum.
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from problem1.analysis.edges import Columns, class_of
+from problem1.analysis.edges import EVERYTHING, Columns, class_of
 from problem1.dataset import Sums
 
 GAIN = 0.01  # a rule must predict this share of the answers better to be part of the program
@@ -158,6 +158,32 @@ def read_rules(t: int, sums: Tensor, carry_in: Tensor, answer: Tensor) -> tuple[
 # --- the program in words --------------------------------------------------------------------------------------------
 
 
+def lines(found: dict, names: list[str]) -> list[str]:
+    """All that was found, in words: a line for each digit, then for the edges and the heads."""
+    program = Program.from_json(found["program"])
+    values = [
+        edge["values"] for line in found["edges"] for edge in line if edge["variable"] not in ("nothing", EVERYTHING)
+    ]
+    unknown = sum(edge["variable"] == EVERYTHING for line in found["edges"] for edge in line)
+    edges = f"edges: {len(values)} of {sum(map(len, found['edges']))} carry a variable"
+    edges += f" of {min(values)} to {max(values)} values" if values else ""
+    edges += f", {unknown} more than any that was tried" if unknown else ", the others nothing"
+    heads = {
+        f"{module}.head{number}": [name for name in dict.fromkeys(line) if name != "nothing"]
+        for module, lines in found["encoder"].items()
+        for number, line in enumerate(lines)
+    }
+    used = [f"{head} ({' / '.join(told)})" for head, told in heads.items() if told]
+    encoder = f"encoder: {len(used)} of {len(heads)} heads tell something: {'; '.join(used) or 'none'}"
+    told = [  # the first position has only itself to attend to
+        f"{name} ({variable.removeprefix('own token, ')})"
+        for name, variable in zip(names[1:], found["decoder_self"][1:], strict=True)
+        if variable != "own token"
+    ]
+    self_attention = f"decoder self-attention, beside the position's own token: {'; '.join(told) or 'nothing'}"
+    return [*in_words(program, names), edges, encoder, self_attention]
+
+
 def in_words(program: Program, names: list[str]) -> list[str]:
     """One line for each digit; `names` are those of the digits, the columns have the same but the first."""
     lines = []
@@ -165,9 +191,11 @@ def in_words(program: Program, names: list[str]) -> list[str]:
         if not rules:
             lines.append(f"{names[t]}: last digit of the sum of the {names[t]}")
             continue
-        first, *exceptions = (_source(rule.source, t, names) for rule in rules)
-        line = f"{names[t]}: " + (f"last digit of the sum of the {names[t]} + " if t else "") + first
-        for rule, text in zip(rules[1:], exceptions, strict=True):
+        first = rules[0].source
+        line = f"{names[t]}: " + (f"last digit of the sum of the {names[t]} + " if t else "") + _source(first, t, names)
+        for rule in rules[1:]:
+            same = replace(rule.source, seen_by=t) == replace(first, seen_by=t)
+            text = f"the same{_seen_by(rule.source, t, names)}" if same else _source(rule.source, t, names)
             line += f"; but if {_condition(rule.when, t, names)}: {text}"
         lines.append(line)
     return lines
@@ -183,10 +211,12 @@ def _source(source: Source, digit: int, names: list[str]) -> str:
         f", or if they sum to 9, of the {name}" for name in columns[1:]
     )
     if columns[-1] != names[-1]:
-        text += f", or if they sum to 9, the carry handed on in the memory of the {columns[-1]}"
-    if source.seen_by != digit:
-        text += f" (as the position that writes the {names[source.seen_by]} sees it)"
-    return text
+        text += ", as their memory holds it"
+    return text + _seen_by(source, digit, names)
+
+
+def _seen_by(source: Source, digit: int, names: list[str]) -> str:
+    return "" if source.seen_by == digit else f" (as the position that writes the {names[source.seen_by]} sees it)"
 
 
 def _condition(when: dict[str, int], digit: int, names: list[str]) -> str:

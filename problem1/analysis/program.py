@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from lab.statistics import proportion
 from problem1.analysis import circuit
-from problem1.analysis.algorithm import Program, Source, in_words, read_rules, sources
+from problem1.analysis.algorithm import Program, Source, lines, read_rules, sources
 from problem1.analysis.context import Context, digit_names, pick
-from problem1.analysis.edges import BAR, EVERYTHING, Batch, search_edges, search_encoder, search_self
+from problem1.analysis.edges import BAR, Batch, search_edges, search_encoder, search_self
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
 from problem1.dataset import decoder_inputs, every_pair
 
@@ -293,19 +293,6 @@ def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) 
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
-
-
-def lines(found: dict, names: list[str]) -> list[str]:
-    """The program in words."""
-    program = Program.from_json(found["program"])
-    used = [
-        edge["values"] for line in found["edges"] for edge in line if edge["variable"] not in ("nothing", EVERYTHING)
-    ]
-    unknown = sum(edge["variable"] == EVERYTHING for line in found["edges"] for edge in line)
-    edges = f"edges: {len(used)} of {sum(map(len, found['edges']))} carry a variable"
-    edges += f" of {min(used)} to {max(used)} values" if used else ""
-    edges += f", {unknown} more than any that was tried" if unknown else ", the others nothing"
-    return in_words(program, names) + [edges]
 
 
 def run(context: Context) -> dict:
