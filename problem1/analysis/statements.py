@@ -1,5 +1,8 @@
 """Which statements on the algorithm hold for how many models: each is tested on what program.py measured of each."""
 
+from pathlib import Path
+
+from lab.files import versions, write_json
 from problem1.analysis.edges import BAR
 from problem1.analysis.figures import aligned
 
@@ -69,3 +72,15 @@ def statements(models: dict[str, dict]) -> list[dict]:
 def statement_lines(table: list[dict]) -> list[str]:
     rows = [[row["statement"], f"{len(row['holds'])} of {row['of']}", ", ".join(row["holds"])] for row in table]
     return aligned("statement|holds for|models", rows)
+
+
+def write(path: Path, models: dict[str, dict]) -> list[str]:
+    """Write the table, and each model's program in words with its scores, as JSON; the table's lines to print."""
+    shown = {
+        name: {"lines": found["lines"], "cases": found["cases"]}
+        | {group: {key: entry["share"] for key, entry in found[group].items()} for group in ("scrubs", "interchange")}
+        for name, found in models.items()
+    }
+    table = statements(models)
+    write_json(path, {"statements": table, "models": shown, "versions": versions()})
+    return statement_lines(table)

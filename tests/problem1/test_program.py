@@ -100,8 +100,6 @@ def test_a_planted_program_is_read_off_contradictory_answers(planted):
     else:
         assert "digit just written" in words[1] and "holds already" in words[2]
         assert "as their memory holds it" in words[0]
-            "digit just written" in words[1] and "as their memory holds it" in words[0] and "holds already" in words[2]
-        )
     noise = torch.randint(10, answer[:, 1].shape, generator=generator)
     assert len(read_rules(1, sums, carry_in, torch.stack([answer[:, 0], noise, *answer[:, 2:].unbind(1)], 1))) < 4
 
@@ -208,14 +206,16 @@ def test_committed_numbers_hold_on_other_pairs(committed):
     assert found["lines"] == lines(found, NAMES)
 
 
-def test_statements_count_models(measured):
+def test_statements_count_models(measured, tmp_path):
     other = json.loads(json.dumps(measured))
     other["plus"]["share"], other["edges"][2][0]["variable"] = 0.5, "sum"
-    table = {row["statement"]: row for row in statements.statements({"one": measured, "other": other})}
+    text = statements.write(tmp_path / "statements.json", {"one": measured, "other": other})
+    written = json.loads((tmp_path / "statements.json").read_text())
+    table = {row["statement"]: row for row in written["statements"]}
     assert table["'+' is not used"]["holds"] == ["one"] and table["'+' is not used"]["of"] == 2
     assert table["no column tells anything to a digit of a lower place"]["holds"] == ["one"]
-    text = statements.statement_lines(list(table.values()))
     assert len(text) == 1 + len(table) and any("1 of 2" in line for line in text)
+    assert written["models"]["other"]["lines"] == measured["lines"]
 
 
 def test_two_digits_are_read_off_too_and_drawn_the_same_each_time(tmp_path, monkeypatch):
