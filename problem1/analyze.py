@@ -1,6 +1,6 @@
 """What does the trained model do, and how? Each question, what was found, and the file that holds the details.
 
-    python problem1/analyze.py                              # everything: about a minute
+    python problem1/analyze.py                              # everything: about five minutes
     python problem1/analyze.py --examples 663+497 347+159   # only these sums, as figures: a few seconds
 
 Reads results/best_model.pth and the data; writes, all in results/:
@@ -9,7 +9,12 @@ Reads results/best_model.pth and the data; writes, all in results/:
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
+<<<<<<< HEAD
     carry/                 how the carry travels: patching, probes, written digits; summary.txt: what each head is for
+=======
+    carry/                 how the carry travels: patching, probes, the hard case, summary.txt with all numbers;
+                           program.json, .png and .svg: the algorithm, read off and tested on every sum
+>>>>>>> program
 """
 
 import sys
@@ -32,6 +37,7 @@ from problem1.analysis import (
     exhaustive,
     patching,
     probes,
+    program,
     pruning,
     summary,
 )
@@ -77,6 +83,7 @@ def analyse(context: Context, num_samples: int) -> None:
     nines = step("Does it trust the digits it has written?", "carry/nines.json", carry_through_nines)
     measured = (shown, maps, lost, curves, attends, patched, probed, nines)
     step("What is each head for?", "carry/summary.txt", summary, *measured)
+    step("Which program does it run?", "carry/program.json", program)
     where = next(context.model.parameters()).device
     write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
 

@@ -44,6 +44,7 @@ PROMISED = [
     "carry/probes.json",
     "carry/probes.png",
     "carry/nines.json",
+    "carry/program.json",
     "carry/summary.json",
     "carry/summary.txt",
 ]
@@ -85,6 +86,7 @@ def pngs_are_whole(folder) -> int:
 def test_everything_that_is_promised_is_written_and_hangs_together(script, data, tmp_path):
     stdout, out = run_whole(script, analysis_models.adder(), data, tmp_path)
     also = ["head_analysis/pruned.json", "carry/patching_heads.svg", "attention_patterns/in_detail.svg"]
+    also += ["carry/program.png", "carry/program.svg"]
     for name in PROMISED + also:
         assert (out / name).is_file(), name
     heads = analysis_models.adder().head_names()

@@ -1,0 +1,349 @@
+"""Causal scrubbing: what may each part of the model be replaced by, before answers break?
+
+An edge joins a column of the operands to a digit of the answer: it is the two memory vectors of the column, of a's
+and b's digit, as the decoder attends to them while it writes that digit. Three columns and four digits make twelve
+edges. Each position of the decoder gets a memory of its own, so that each edge can be replaced alone.
+
+If an edge carries only one variable, such as the carry out of its column, it may come from any other pair in which
+that variable has the same value. The heads of the encoder and the self-attention of the decoder are treated alike.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lab.hooks import HeadHooks
+from problem1.dataset import Sums, carries, decoder_inputs
+
+BAR = 0.9995  # a variable suffices if at most 0.05% of the answers become wrong
+CHUNK = 1024  # rows in one forward pass: what the processor's cache holds
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Digits of a and b and the carry that comes in, each [N, columns], most significant first; or of one column."""
+
+    a: Tensor
+    b: Tensor
+    carry_in: Tensor
+
+    @classmethod
+    def of(cls, sums: Sums) -> "Columns":
+        out = carries(sums).long()
+        return cls(*sums.operands(), torch.cat([out[:, 1:], torch.zeros_like(out[:, :1])], 1))
+
+    def column(self, k: int) -> "Columns":
+        return Columns(self.a[:, k], self.b[:, k], self.carry_in[:, k])
+
+    @property
+    def sum(self) -> Tensor:
+        return self.a + self.b
+
+
+def class_of(total: Tensor) -> Tensor:
+    """0 below 9, 1 for 9, 2 above"""
+    return (total >= 9).long() + (total > 9)
+
+
+Variable = Callable[[Columns], Tensor]
+
+# What a column may tell a digit of the answer, the fewest values first.
+EDGE_VARIABLES: dict[str, Variable] = {
+    "nothing": lambda it: 0 * it.sum,
+    "sum > 9": lambda it: (it.sum > 9).long(),
+    "carry out": lambda it: (it.sum + it.carry_in) // 10,
+    "sum < 9, = 9, > 9": lambda it: class_of(it.sum),
+    "sum < 9, = 9, > 9; if 9, carry in": lambda it: class_of(it.sum) + (it.sum > 9) + (it.sum == 9) * it.carry_in,
+    "last digit of sum": lambda it: it.sum % 10,
+    "last digit of sum + carry in": lambda it: (it.sum + it.carry_in) % 10,
+    "last digit of sum; if 9, carry in": lambda it: it.sum % 10 + (it.sum == 9) * it.carry_in,
+    "sum": lambda it: it.sum,
+    "last digit of sum, carry in": lambda it: it.sum % 10 * 2 + it.carry_in,
+    "sum, carry in": lambda it: it.sum * 2 + it.carry_in,
+}
+EVERYTHING = "everything"  # where no variable suffices
+
+
+def resample(values: Tensor, generator: torch.Generator) -> Tensor:
+    """[N] -> [N]: for each row a random one with the same value; each row is taken once."""
+    shuffled = torch.randperm(len(values), generator=generator)
+    sources = torch.empty_like(shuffled)
+    sources[values.argsort(stable=True)] = shuffled[values[shuffled].argsort(stable=True)]
+    return sources
+
+
+class Batch:
+    """Random pairs, among which all replacements are drawn, and the model's run on them without any."""
+
+    def __init__(self, model, sums: Sums, seed: int = 0):
+        self.model, self.sums, self.columns = model.eval(), sums, Columns.of(sums)
+        self.inputs = decoder_inputs(sums.targets)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.width, self.digits = sums.sources.shape[1], sums.targets.shape[1]
+        self.device = next(model.parameters()).device
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    # --- the model, with any of its activations taken from other rows ---------------------------------------------
+
+    @cached_property
+    @torch.no_grad()
+    def recorded(self) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """The memory [N, S, d], heads' outputs [N, heads, positions, d_head] by module, and the digits written."""
+        memory, outputs, written = [], [], []
+        for part in self._parts():
+            hooks = HeadHooks()
+            memory.append(self.model.encode(self.sums.sources[part].to(self.device), hooks=hooks))
+            logits = self.model.decode(self.inputs[part].to(self.device), memory[-1], hooks=hooks)
+            written.append(logits.argmax(-1).cpu())
+            outputs.append(hooks.outputs)
+        joined = {name: torch.cat([part[name] for part in outputs]) for name in outputs[0]}
+        return torch.cat(memory), joined, torch.cat(written)
+
+    @property
+    def memory(self) -> Tensor:
+        return self.recorded[0]
+
+    def modules(self, part: str) -> list[str]:
+        """Names of the encoder's attention modules, or of the decoder's self-attention."""
+        return [name for name in self.recorded[1] if name.startswith(part) and name.endswith(".self")]
+
+    def _parts(self) -> list[slice]:
+        return [slice(start, start + CHUNK) for start in range(0, len(self), CHUNK)]
+
+    def _swap(self, rows: dict[str, Tensor], part: slice):
+        """Hooks that take heads' outputs from other rows: {module: rows [N, heads, positions]}."""
+
+        def hooks(name: str, outputs: Tensor, patterns: Tensor) -> Tensor:
+            if name not in rows:
+                return outputs
+            recorded = self.recorded[1][name]
+            _, heads, positions, width = recorded.shape
+            positions = outputs.shape[2]  # fewer where only the first digits are written
+            head, position = torch.arange(heads)[:, None], torch.arange(positions)
+            flat = (rows[name][part, :, :positions] * heads + head) * recorded.shape[2] + position
+            return recorded.view(-1, width)[flat.flatten().to(self.device)].view_as(outputs)
+
+        return hooks
+
+    @torch.no_grad()
+    def encode(self, heads: dict[str, Tensor]) -> Tensor:
+        """The memory [N, S, d] when heads of the encoder come from other rows."""
+        sources = self.sums.sources.to(self.device)
+        return torch.cat([self.model.encode(sources[part], hooks=self._swap(heads, part)) for part in self._parts()])
+
+    @torch.no_grad()
+    def parts(
+        self,
+        inputs: Tensor | None = None,
+        encoder: dict[str, Tensor] | None = None,
+        edges: Tensor | None = None,
+        decoder: dict[str, Tensor] | None = None,
+        memory: Tensor | None = None,
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Part by part: the rows, and the digits written there after `inputs` [N, T] (by default the right ones).
+
+        encoder, decoder: heads from other rows, {module: rows [N, heads, positions]}.
+        edges [N, T, S]: the row whose memory the decoder's position t sees at each position of the source.
+        memory: in place of the batch's own; it may have more rows, for `edges` to name.
+        """
+        inputs = self.inputs if inputs is None else inputs
+        if edges is not None and memory is None:  # rows may name any other
+            memory = self.encode(encoder) if encoder else self.memory
+        # One memory for each position of the decoder, one after the other: position t attends to the t-th only.
+        length = inputs.shape[1]
+        mask = torch.eye(length, device=self.device).repeat_interleave(self.width, dim=1)[None, None]
+        for part in self._parts():
+            hooks, prefix = self._swap(decoder or {}, part), inputs[part].to(self.device)
+            if edges is not None:
+                flat = edges[part, :length] * self.width + torch.arange(self.width)
+                seen = memory.view(-1, memory.shape[-1])[flat.flatten().to(self.device)]
+                seen = seen.view(len(prefix), length * self.width, -1)
+                logits = self.model.decode(prefix, seen, mask, hooks=hooks)
+            elif encoder:
+                sources = self.sums.sources[part].to(self.device)
+                here = self.model.encode(sources, hooks=self._swap(encoder, part))
+                logits = self.model.decode(prefix, here, hooks=hooks)
+            else:
+                logits = self.model.decode(prefix, self.memory[part], hooks=hooks)
+            yield part, logits.argmax(-1).cpu()
+
+    def written(self, **replaced) -> Tensor:
+        """The digits written, [N, T]; keywords as in `parts`."""
+        return torch.cat([digits for _, digits in self.parts(**replaced)])
+
+    def suffices(self, digit: int | None = None, **replaced) -> tuple[bool, float]:
+        """Do as many answers (or as many of one digit) stay right as BAR asks for? And the share that is right.
+
+        It ends as soon as there are too many errors: the share is then of the rows seen so far.
+        """
+        targets = self.sums.targets
+
+        def right(written: Tensor, part: slice) -> Tensor:
+            right = written == targets[part, : written.shape[1]]
+            return right.all(1) if digit is None else right[:, digit]
+
+        allowed = (~right(self.recorded[2], slice(None))).sum() + (1 - BAR) * len(self)
+        wrong = seen = 0
+        for part, written in self.parts(**replaced):
+            wrong, seen = wrong + int((~right(written, part)).sum()), seen + len(written)
+            if wrong > allowed:
+                return False, 1 - wrong / seen
+        return True, 1 - wrong / seen
+
+    # --- which rows to take them from -----------------------------------------------------------------------------
+
+    def resample(self, values: Tensor) -> Tensor:
+        return resample(values, self.generator)
+
+    def anything(self) -> Tensor:
+        return torch.randperm(len(self), generator=self.generator)
+
+    def own(self) -> Tensor:
+        """[N, T, columns]: each edge from the row itself."""
+        return torch.arange(len(self))[:, None, None].repeat(1, self.digits, self.digits - 1)
+
+    def with_plus(self, rows: Tensor) -> Tensor:
+        """rows [N, T, columns] of each edge -> [N, T, S]; what is seen at '+' comes from random pairs."""
+        plus = torch.stack([self.anything() for _ in range(rows.shape[1])], 1).unsqueeze(2)
+        return torch.cat([rows, plus, rows], 2)
+
+    def edges_like(self, variables: list[list[str]]) -> Tensor:
+        """[N, T, columns]: for each edge a random row that agrees on variables[t][column]."""
+        rows = self.own()
+        for t, line in enumerate(variables):
+            for k, name in enumerate(line):
+                if name != EVERYTHING:
+                    rows[:, t, k] = self.resample(EDGE_VARIABLES[name](self.columns.column(k)))
+        return rows
+
+    def encoder_values(self, name: str, position: int) -> Tensor:
+        """[N] the value of one of ENCODER_VARIABLES at a position of the source."""
+        n = self.digits - 1
+        if position == n or name == "nothing":
+            return torch.zeros(len(self), dtype=torch.long)
+        column = position % (n + 1)
+        own, partner = (self.columns.a, self.columns.b) if position < n else (self.columns.b, self.columns.a)
+        below = self.columns.sum[:, column + 1] if column + 1 < n else torch.zeros_like(own[:, 0])
+        return ENCODER_VARIABLES[name](own[:, column], partner[:, column], self.columns.carry_in[:, column], below)
+
+    def encoder_like(self, variables: dict[str, list[list[str]]]) -> dict[str, Tensor]:
+        """{module: rows [N, heads, positions]} that agree on variables[module][head][column]; random at '+'."""
+        n, rows = self.digits - 1, {}
+        for module, heads in variables.items():
+            rows[module] = torch.empty(len(self), len(heads), self.width, dtype=torch.long)
+            for head, names in enumerate(heads):
+                for position in range(self.width):
+                    name = "nothing" if position == n else names[position % (n + 1)]
+                    same = torch.arange(len(self))
+                    rows[module][:, head, position] = (
+                        same if name == EVERYTHING else self.resample(self.encoder_values(name, position))
+                    )
+        return rows
+
+    def self_values(self, name: str, t: int) -> Tensor:
+        """[N] the value of one of SELF_VARIABLES at a position of the decoder."""
+        return SELF_VARIABLES[name](self.inputs[:, t], self.columns.column(max(t - 1, 0)))
+
+    def self_like(self, variables: list[str]) -> dict[str, Tensor]:
+        """{module: rows [N, heads, positions]} for the decoder's self-attention: at each position all from one row."""
+        columns = [
+            torch.arange(len(self)) if name == EVERYTHING else self.resample(self.self_values(name, t))
+            for t, name in enumerate(variables)
+        ]
+        heads = {name: self.recorded[1][name].shape[1] for name in self.modules("decoder")}
+        return {name: torch.stack(columns, 1).unsqueeze(1).expand(-1, count, -1) for name, count in heads.items()}
+
+
+# What a head of the encoder may tell the place of a digit, and the decoder's self-attention a position.
+ENCODER_VARIABLES: dict[str, Callable[..., Tensor]] = {
+    "nothing": lambda own, partner, carry, below: 0 * own,
+    "partner's digit": lambda own, partner, carry, below: partner,
+    "own digit, carry in": lambda own, partner, carry, below: own * 2 + carry,
+    "both digits": lambda own, partner, carry, below: own * 10 + partner,
+    "own digit, sum below": lambda own, partner, carry, below: own * 19 + below,
+    "both digits, carry in": lambda own, partner, carry, below: (own * 10 + partner) * 2 + carry,
+}
+# `it`: the column whose digit is written there (the highest one for the answer's first digit).
+SELF_VARIABLES: dict[str, Callable[[Tensor, Columns], Tensor]] = {
+    "own token": lambda token, it: token,
+    "own token, carry in": lambda token, it: token * 2 + it.carry_in,
+    "own token, sum < 9, = 9, > 9": lambda token, it: token * 3 + class_of(it.sum),
+    "own token, sum < 9, = 9, > 9, carry in": lambda token, it: (token * 3 + class_of(it.sum)) * 2 + it.carry_in,
+    "own token, sum, carry in": lambda token, it: (token * 19 + it.sum) * 2 + it.carry_in,
+}
+
+
+def search_edges(batch: Batch) -> list[list[dict]]:
+    """[T][columns] the coarsest variable of each edge that suffices, with those of all edges before it in place.
+
+    Digit by digit, and for each from the farthest edge to the one of its own column: where two edges bring the same,
+    the nearer one is found to bring it.
+    """
+    rows, table = batch.own(), []
+    for t in range(batch.digits):
+        own = max(t - 1, 0)
+        table.append([{}] * (batch.digits - 1))
+        for k in [*range(own), *range(batch.digits - 2, own - 1, -1)]:
+            entry = {"variable": EVERYTHING, "values": None, "accuracy": None, "coarser": None}
+            for name, variable in EDGE_VARIABLES.items():
+                values = variable(batch.columns.column(k))
+                trial = rows.clone()
+                trial[:, t, k] = batch.resample(values)
+                enough, accuracy = batch.suffices(t, inputs=batch.inputs[:, : t + 1], edges=batch.with_plus(trial))
+                if enough:
+                    rows = trial
+                    entry |= {"variable": name, "values": len(values.unique()), "accuracy": accuracy}
+                    break
+                entry["coarser"] = max(entry["coarser"] or 0, accuracy)
+            table[t][k] = entry
+    return table
+
+
+def search_encoder(batch: Batch) -> dict[str, list[list[str]]]:
+    """{module: [heads][columns] the coarsest variable that suffices}, with all before it in place.
+
+    From the first layer to the last: a whole layer, a whole head, then one column of it.
+    """
+    chosen: dict[str, list[list[str]]] = {}
+    columns = batch.digits - 1
+
+    def enough(module: str, heads: list[list[str]]) -> bool:
+        return batch.suffices(encoder=batch.encoder_like(chosen | {module: heads}))[0]
+
+    for module in batch.modules("encoder"):
+        count = batch.recorded[1][module].shape[1]
+        nothing = [["nothing"] * columns for _ in range(count)]
+        if not enough(module, nothing):
+            heads = [[EVERYTHING] * columns for _ in range(count)]
+            for head in range(count):
+                trial = heads[:head] + [nothing[0]] + heads[head + 1 :]
+                if enough(module, trial):
+                    heads = trial
+                    continue
+                for k in range(columns):
+                    for name in ENCODER_VARIABLES:
+                        line = [*heads[head][:k], name, *heads[head][k + 1 :]]
+                        trial = [*heads[:head], line, *heads[head + 1 :]]
+                        if enough(module, trial):
+                            heads = trial
+                            break
+            nothing = heads
+        chosen[module] = nothing
+    return chosen
+
+
+def search_self(batch: Batch) -> list[str]:
+    """[T] the coarsest variable of the decoder's self-attention at each position, with those before it in place."""
+    chosen = [EVERYTHING] * batch.digits
+    for t in range(batch.digits):
+        for name in SELF_VARIABLES:
+            trial = [*chosen[:t], name, *chosen[t + 1 :]]
+            if batch.suffices(decoder=batch.self_like(trial))[0]:
+                chosen = trial
+                break
+    return chosen

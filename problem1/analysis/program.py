@@ -1,0 +1,334 @@
+"""Is the program that was read off the model the one it runs?
+
+edges.py finds what each edge from a column to a digit carries, algorithm.py the program that uses it. Both come from
+samples; here they are tested on all pairs:
+
+scrubs         each activation is replaced by that of a random pair that agrees on its variable alone: is the answer
+               still right?
+interchange    columns of random pairs are put into one memory, three that fit together, three that need not, and
+               twelve (for each digit others): does the model write what the program says?
+controls       all edges from random pairs; a random direction in place of the one that tells the carry
+"""
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from lab.statistics import proportion
+from problem1.analysis import circuit
+from problem1.analysis.algorithm import Program, Source, lines, read_rules, sources
+from problem1.analysis.context import Context, digit_names, pick
+from problem1.analysis.edges import BAR, Batch, search_edges, search_encoder, search_self
+from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
+from problem1.dataset import decoder_inputs, every_pair
+
+BATCH = 8_100  # pairs among which replacements are drawn; with three digits there are 100 batches
+FITTED_ON = 24_300  # contradictory inputs of each kind from which the program is read
+NINES = 0.35  # so often one of their columns sums to 9, where most of the program shows
+DESCRIBES = 0.9  # a program that predicts fewer answers than this does not describe the model
+SCRUBS = {
+    "edges": "the 12 edges",
+    "decoder_self": "the decoder's self-attention",
+    "encoder": "the encoder's heads",
+    "everything": "all of them at once",
+}
+FORMS = {
+    "three_fitting": "three columns that fit together",
+    "three_any": "three columns that need not fit",
+    "twelve_any": "twelve columns, others for each digit",
+}
+CASES = {
+    "below_or_own": "the carry comes from the column below (and is not in the memory of the digit's own column)",
+    "looked_up_or_handed_on": "a column of 9: the columns below it are looked up (the carry is not handed on)",
+    "written_or_below": "the digit's own columns sum to 9: the carry is read off the digit just written",
+}
+
+# --- interchange: columns of different pairs in one memory -----------------------------------------------------------
+
+
+def any_rows(batch: Batch, digits: int, nines: float = 0.0) -> Tensor:
+    """[N, digits, columns] random rows; a share `nines` of them from pairs whose column sums to 9."""
+    shape = (len(batch), digits, batch.digits - 1)
+    rows = torch.randint(len(batch), shape, generator=batch.generator)
+    if nines:
+        replaced = torch.rand(shape, generator=batch.generator) < nines
+        for k in range(shape[2]):
+            found = (batch.columns.sum[:, k] == 9).nonzero().flatten()
+            drawn = found[torch.randint(len(found), shape[:2], generator=batch.generator)]
+            rows[:, :, k] = torch.where(replaced[:, :, k], drawn, rows[:, :, k])
+    return rows.expand(-1, batch.digits, -1) if digits == 1 else rows
+
+
+def fitting_rows(batch: Batch) -> Tensor:
+    """[N, T, columns], the same for every digit: in each column the carry comes in that the column below sends."""
+    it, rows = batch.columns, [batch.anything()]
+    for k in range(batch.digits - 3, -1, -1):
+        below = rows[0]
+        wanted = (it.sum[below, k + 1] + it.carry_in[below, k + 1]) // 10
+        row = torch.empty_like(below)
+        for value in (0, 1):
+            found, needed = (it.carry_in[:, k] == value).nonzero().flatten(), wanted == value
+            row[needed] = found[torch.randint(len(found), (int(needed.sum()),), generator=batch.generator)]
+        rows.insert(0, row)
+    return torch.stack(rows, 1).unsqueeze(1).expand(-1, batch.digits, -1)
+
+
+def seen(batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums and the carries coming in, [N, T, columns] each, of columns from these rows."""
+    columns = torch.arange(rows.shape[2])
+    return batch.columns.sum[rows, columns], batch.columns.carry_in[rows, columns]
+
+
+def contradictory(sums: Tensor, carry_in: Tensor, answer: Tensor) -> Tensor:
+    """[N] True where the sources of some digit's carry disagree, so that another program could answer otherwise."""
+    found = torch.zeros(len(sums), dtype=torch.bool)
+    for t in range(sums.shape[2]):
+        before = answer[:, t - 1] if t else torch.zeros_like(answer[:, 0])
+        nine = sums[:, t, t - 1] == 9  # only then does the digit before tell the carry
+        for source in sources(t, sums.shape[2])[1:]:
+            differs = source.carry(t, sums, carry_in, before) != sources(t, sums.shape[2])[0].carry(
+                t, sums, carry_in, before
+            )
+            found |= differs & nine if source.kind == "written" else differs
+    return found
+
+
+# --- extraction ------------------------------------------------------------------------------------------------------
+
+
+def greedy(batch: Batch, rows: Tensor) -> Tensor:
+    """What the model writes, digit by digit, when each digit sees the columns of `rows`."""
+    edges, inputs = batch.with_plus(rows), batch.inputs[:, :1]
+    for _ in range(batch.digits):
+        inputs = torch.cat([inputs, batch.written(inputs=inputs, edges=edges)[:, -1:]], 1)
+    return inputs[:, 1:]
+
+
+def read_program(batch: Batch) -> tuple[Program, dict[str, dict]]:
+    """The program, and the case table, from contradictory inputs: three columns for each row and twelve."""
+    samples = []
+    for digits in (1, batch.digits):
+        rows = any_rows(batch, digits, NINES)
+        samples.append((*seen(batch, rows), greedy(batch, rows)))
+    together = [torch.cat(parts) for parts in zip(*samples, strict=True)]
+    columns = batch.digits - 1
+    program = Program(columns, tuple(read_rules(t, *together) for t in range(batch.digits)))
+    table = cases(*samples[0])
+    table["written_or_below"] = cases(*samples[1])["written_or_below"]  # only there the digit written contradicts
+    return program, table
+
+
+def cases(sums: Tensor, carry_in: Tensor, answer: Tensor) -> dict[str, dict]:
+    """Where two sources of a carry disagree: how often the digit goes by the first, and by the second.
+
+    Rows are chosen so that other 9s play no part.
+    """
+    columns = sums.shape[2]
+    names = digit_names(columns + 1)
+    table: dict[str, dict] = {question: {} for question in CASES}
+
+    def compare(question: str, name: str, t: int, where: Tensor, *both: Source) -> None:
+        before = answer[:, t - 1] if t else torch.zeros_like(answer[:, 0])
+        used = (answer[:, t] - (sums[:, t, t - 1] if t else 0)) % 10
+        one, other = (source.carry(t, sums, carry_in, before) for source in both)
+        where = where & (one != other)
+        table[question][name] = {
+            "first": proportion((used == one)[where]),
+            "second": proportion((used == other)[where]),
+        }
+
+    for t in range(columns):
+        here, nine = Source("columns", t), sums[:, t] == 9
+        if t:
+            compare("below_or_own", names[t], t, ~nine[:, t - 1] & ~nine[:, t], here, Source("own"))
+        through = torch.ones(len(nine), dtype=torch.bool)
+        for depth in range(columns - t - 1):
+            through = through & nine[:, t + depth]
+            where = through & ~nine[:, t + depth + 1]
+            both = (Source("columns", t, depth + 1), Source("columns", t, depth))
+            compare("looked_up_or_handed_on", f"{names[t]}, {names[t + depth + 1]} 9", t, where, *both)
+        if t == 1:
+            compare("written_or_below", names[t], t, nine[:, 0] & ~nine[:, 1], Source("written"), here)
+    return table
+
+
+def direction(batch: Batch) -> dict[str, dict]:
+    """Can the carry be changed by one direction of the memory of the column below, as the digit sees it?
+
+    The direction that best tells the carry (linear discriminant analysis, fitted on half of the pairs) is set to its
+    value in a random other pair; a random direction is the control. Counted: digits that change as they should,
+    among pairs of the other half whose carry differs. Columns that sum to 9 are left out.
+    """
+    n, half, found = batch.digits - 1, len(batch) // 2, {}
+    other, carry = batch.anything(), batch.columns.sum > 9
+    for t in range(1, n):
+        both = batch.memory[:, [t, n + 1 + t]].flatten(1).double().cpu()  # the column's two vectors
+        usable = batch.columns.sum[:, t] != 9
+        no, yes = (both[:half][usable[:half] & (carry[:half, t] == value)] for value in (False, True))
+        mean = yes.mean(0) - no.mean(0)
+        within = torch.cat([no - no.mean(0), yes - yes.mean(0)])
+        weights = torch.linalg.lstsq(within.T @ within / len(within) + 1e-6 * torch.eye(len(mean)), mean[:, None])
+        weights = weights.solution.flatten()
+        drawn = torch.randn(len(mean), generator=batch.generator, dtype=torch.double)
+        where = usable & usable[other] & (carry[:, t] != carry[other, t]) & (torch.arange(len(batch)) >= half)
+        expected = (batch.sums.targets[:, t] + carry[other, t].long() - carry[:, t].long()) % 10
+        entry = {}
+        for name, read, step in (
+            ("fitted", weights, mean / (weights @ mean)),
+            ("random", drawn, drawn / (drawn @ drawn)),
+        ):
+            changed = both + ((both[other] - both) @ read)[:, None] * step
+            memory = batch.memory.clone()
+            memory[:, [t, n + 1 + t]] = changed.view(len(batch), 2, -1).to(memory)
+            edges = batch.own()
+            edges[:, t, t] += len(batch)
+            plus = torch.arange(len(batch))[:, None, None].expand(-1, batch.digits, 1)
+            rows = torch.cat([edges, plus, edges], 2)
+            written = batch.written(edges=rows, memory=torch.cat([batch.memory, memory]))
+            entry[name] = proportion((written[:, t] == expected)[where])
+        names = digit_names(n + 1)
+        found[f"{names[t + 1]} to {names[t]}"] = entry
+    return found
+
+
+# --- measurements ----------------------------------------------------------------------------------------------------
+
+
+class Count:
+    """Answers as expected: of all inputs, and of subsets of them."""
+
+    def __init__(self):
+        self.right: list[Tensor] = []
+        self.subsets: dict[str, list[Tensor]] = {}
+
+    def add(self, written: Tensor, expected: Tensor, **subsets: Tensor) -> None:
+        self.right.append(written == expected)
+        for name, where in subsets.items():
+            self.subsets.setdefault(name, []).append(where)
+
+    def result(self) -> dict:
+        right = torch.cat(self.right)
+        whole = right.all(1)
+        found = _counted(whole) | {"wrong_by_digit": (~right).sum(0).tolist()}
+        return found | {name: _counted(whole[torch.cat(where)]) for name, where in self.subsets.items()}
+
+
+def _counted(right: Tensor) -> dict:
+    return proportion(right) | {"wrong": int((~right).sum())}
+
+
+def extract(batch: Batch, fitted: Batch) -> dict:
+    """Variables of edges, encoder and self-attention, and the program."""
+    program, table = read_program(fitted)
+    return {
+        "bar": BAR,
+        "searched_on": len(batch),
+        "fitted_on": 2 * len(fitted),
+        "edges": search_edges(batch),
+        "encoder": search_encoder(batch),
+        "decoder_self": search_self(batch),
+        "plus": proportion((batch.written(edges=batch.with_plus(batch.own())) == batch.sums.targets).all(1)),
+        "program": program.as_json(),
+        "cases": table,
+        "direction": direction(batch),
+    }
+
+
+def check(batch: Batch, found: dict, counts: dict[str, Count]) -> None:
+    """All scrubs and interchanges on one batch."""
+    targets, program = batch.sums.targets, Program.from_json(found["program"])
+    variables = [[edge["variable"] for edge in line] for line in found["edges"]]
+    encoder, decoder = batch.encoder_like(found["encoder"]), batch.self_like(found["decoder_self"])
+    scrubbed = batch.encode(encoder)
+    rows = batch.with_plus(batch.edges_like(variables))
+    counts["edges"].add(batch.written(edges=rows), targets)
+    counts["encoder"].add(batch.written(memory=scrubbed), targets)
+    counts["decoder_self"].add(batch.written(decoder=decoder), targets)
+    rows = batch.with_plus(batch.edges_like(variables))
+    counts["everything"].add(batch.written(memory=scrubbed, edges=rows, decoder=decoder), targets)
+    counts["program"].add(program.add(batch.sums), targets)
+    forms = {
+        "three_fitting": fitting_rows(batch),
+        "three_any": any_rows(batch, 1),
+        "twelve_any": any_rows(batch, batch.digits),
+    }
+    for form, rows in forms.items():
+        views = seen(batch, rows)
+        answer = program.write(*views)
+        written = batch.written(inputs=decoder_inputs(answer), edges=batch.with_plus(rows))
+        informative = contradictory(*views, answer) if form != "three_fitting" else (answer != targets).any(1)
+        own = views[0][:, 1, 0]  # what the second digit sees of the first column: it tells most of the first digit
+        fits = (own == 9) | ((own > 9) == (answer[:, 0] == 1))
+        counts[form].add(written, answer, informative=informative, first_digit_fits=fits)
+
+
+def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) -> dict:
+    """The program of a model of operands of `num_digits` digits, tested on all pairs, or on `sums` random others."""
+    pairs = every_pair(num_digits)
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(pairs), generator=generator)
+
+    def batch(rows: Tensor, number: int) -> Batch:
+        return Batch(model, pick(pairs, rows), seed + number)
+
+    first = batch(order[:BATCH], 1)
+    found = extract(first, batch(order[-FITTED_ON:], 2))
+    tested = order if sums is None else order[BATCH : BATCH + sums]
+    counts = {name: Count() for name in (*SCRUBS, "program", *FORMS, "random_edges")}
+    for number, rows in enumerate(tqdm(tested.split(BATCH), desc="scrubbing", leave=False, disable=None)):
+        one = batch(rows, 3 + number)
+        check(one, found, counts)
+        if number == 0:
+            everywhere = one.with_plus(any_rows(one, one.digits))
+            counts["random_edges"].add(one.written(edges=everywhere), one.sums.targets)
+    results = {name: count.result() for name, count in counts.items()}
+    return found | {
+        "pairs": len(tested),
+        "program_right": results.pop("program"),
+        "control_random_edges": results.pop("random_edges"),
+        "scrubs": {name: results[name] for name in SCRUBS},
+        "interchange": {name: results[name] for name in FORMS},
+        "lines": lines(found, digit_names(num_digits + 1)),
+    }
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def run(context: Context) -> dict:
+    """Write carry/program.json and the circuit as .png and .svg."""
+    path, digits = context.output_dir / "carry/program", context.num_digits
+    if not context.meaningful or digits > EXHAUSTIVE_DIGITS:
+        for suffix in (".png", ".svg"):
+            path.with_suffix(suffix).unlink(missing_ok=True)
+        return context.write("carry/program.json", {"program": None})
+    results = context.write("carry/program.json", measure(context.model, num_digits=digits))
+    circuit.draw(results, digit_names(digits + 1), path)
+    return results
+
+
+def findings(results: dict) -> str:
+    if results["program"] is None:
+        return f"not read off: only for operands of up to {EXHAUSTIVE_DIGITS} digits"
+
+    def count(entry: dict) -> str:
+        return f"{entry['wrong']:,} of {entry['n']:,} wrong"
+
+    scrubs = "; ".join(f"{text}: {count(results['scrubs'][name])}" for name, text in SCRUBS.items())
+    forms = "; ".join(
+        f"{text}: {count(entry)} ({entry['informative']['wrong']:,} of {entry['informative']['n']:,} contradictory)"
+        for name, text in FORMS.items()
+        for entry in [results["interchange"][name]]
+    )
+    control = results["control_random_edges"]
+    described = results["interchange"]["three_fitting"]["share"] >= DESCRIBES
+    return "\n".join(
+        [
+            *([] if described else ["WARNING: the program does not describe this model, see below."]),
+            *results["lines"],
+            f"the program itself: {count(results['program_right'])}",
+            f"replaced, agreeing on the variable alone: {scrubs}",
+            f"columns of other pairs, against the program: {forms}",
+            f"control, all edges from random pairs: {control['n'] - control['wrong']:,} of {control['n']:,} right",
+        ]
+    )
