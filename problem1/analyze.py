@@ -9,12 +9,8 @@ Reads results/best_model.pth and the data; writes, all in results/:
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
-<<<<<<< HEAD
     carry/                 how the carry travels: patching, probes, written digits; summary.txt: what each head is for
-=======
-    carry/                 how the carry travels: patching, probes, the hard case, summary.txt with all numbers;
                            program.json, .png and .svg: the algorithm, read off and tested on every sum
->>>>>>> program
 """
 
 import sys
