@@ -40,7 +40,7 @@ class Settings:
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.5, "weight decay of AdamW", minimum=0)
     hard_weight: float = setting(
-        2.0, "a row is drawn 1 + this times as often for each column that adds up to 9 or 10 (0: all alike)", minimum=0
+        3.0, "a row is drawn 1 + this times as often for each column that adds up to 9 or 10 (0: all alike)", minimum=0
     )
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
     seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
