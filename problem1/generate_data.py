@@ -34,7 +34,10 @@ class Settings:
     val_size: int = setting(2_000, "rows of val.json", minimum=1)
     test_size: int = setting(2_000, "rows of test.json", minimum=1)
     hard_share: float = setting(
-        0.0, "share of train.json in which columns are made to add up to 9 (see make_hard)", minimum=0, maximum=1
+        0.0,
+        "share of train.json that is made hard: sums of 9 and repeated columns (see make_hard)",
+        minimum=0,
+        maximum=1,
     )
     output_dir: Path = setting(HERE / "data", "folder for the three files", metavar="DIR")
 
@@ -45,17 +48,18 @@ def to_digits(number: int, width: int) -> list[int]:
 
 
 def make_hard(a: int, b: int, source: random.Random) -> tuple[int, int]:
-    """The pair with a share of its columns, drawn from 0 to 1, made to add up to 9: 347, 159 -> 347, 652 or 347, 159 …
-
-    A carry from the right then has to pass through runs of any length, as random pairs hardly ever ask for. In half of
-    the pairs these columns all hold the same two digits, as in 19997 + 30005.
+    """The pair with a share of its columns, drawn from 0 to 1, changed into what a model gets wrong last: columns that
+    add up to 9, as in 347 + 652, through which a carry has to pass; the same column again and again, as in 555 + 777,
+    where digits do not tell the positions apart; or both, as in 333 + 666. Random pairs hardly ever hold long runs.
     """
-    share, repeated = source.random(), source.choice([None, source.randint(0, 9)])
-    columns: list[tuple] = []
-    for x, y in zip(str(a), str(b), strict=True):
-        top = int(x) if repeated is None else repeated
-        chosen = source.random() < share and (columns or 0 < top < 9)  # no leading zero
-        columns.append((top, 9 - top) if chosen else (x, y))
+    share, one = source.random(), (source.randint(0, 9), source.randint(0, 9))
+    nines, repeated = source.choice([(True, False), (False, True), (True, True)])
+    columns: list[tuple[int, int]] = []
+    for x, y in zip(to_digits(a, 1), to_digits(b, 1), strict=True):
+        top, bottom = one if repeated else (x, y)
+        bottom = 9 - top if nines else bottom
+        chosen = source.random() < share and (columns or top * bottom > 0)  # no leading zero
+        columns.append((top, bottom) if chosen else (x, y))
     a, b = (int("".join(map(str, digits))) for digits in zip(*columns, strict=True))
     return a, b
 
