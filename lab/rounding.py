@@ -211,17 +211,25 @@ class Rounding:
         inner = self.linear(self.layer_norm(x, norm), module.inner)
         return self.add(x, self.linear(Ball(inner.middle.clamp(min=0), inner.norm), module.outer))
 
-    def attention(self, q: Ball, k: Ball, v: Ball, mask: Tensor) -> Ball:
-        """q [..., H, d_head], k and v [..., n, H, d_head], mask [..., n] -> all heads side by side [..., d]"""
+    def attention(self, q: Ball, k: Ball, v: Ball, mask: Tensor, bias: Tensor | None = None) -> Ball:
+        """q [..., H, d_head], k and v [..., n, H, d_head], mask [..., n] -> all heads side by side [..., d]
+
+        bias [n, H] is added to the scores.
+        """
         count, size, mask = k.norm.shape[-2], k.middle.shape[-1], mask.unsqueeze(-1)
         scores = torch.einsum("...he,...nhe->...nh", q.middle, k.middle) / math.sqrt(size)
+        if bias is not None:
+            scores = scores + bias.double()
         scores = scores.masked_fill(~mask, -torch.inf)
         p = scores.softmax(-2)  # [..., n, H]
         # A number added to all scores changes no weight: of the keys, only what sets them apart counts for e of q.
         norm, largest = q.norm.unsqueeze(-2), q.largest.unsqueeze(-2)
         apart = length(k.middle - k.middle.mean(-3, keepdim=True))
         moved = norm * apart + largest * k.norm + self.gamma(size + 4) * largest * k.largest
-        moved = ((moved + TINY) / math.sqrt(size) * UP).masked_fill(~mask, 0).amax(-2, keepdim=True)  # [..., 1, H]
+        moved = (moved + TINY) / math.sqrt(size)
+        if bias is not None:
+            moved = moved + self.gamma(2) * (largest * k.largest / math.sqrt(size) + bias.double().abs())
+        moved = (moved * UP).masked_fill(~mask, 0).amax(-2, keepdim=True)  # [..., 1, H]
         longest = (scores.amax(-2, keepdim=True) - scores).masked_fill(~mask, 0).amax(-2, keepdim=True) + 2 * moved
         exp_error = self.unit * longest + 2 * EXP_ULPS * self.unit * UP
         rounded = (torch.expm1(2 * exp_error) + self.gamma(2 * count + 5)) * 1.01  # of weights and of their product

@@ -205,8 +205,7 @@ class Bounds:
         return np.where(own, np.inf, above), np.where(own, 0, radius * UP)
 
 
-def check(folder: Path) -> None:
-    stated, weights = json.loads((folder / "proof.json").read_text()), read_weights(folder / "best_model.pth")
+def check(stated: dict, weights: dict[str, np.ndarray]) -> None:
     digest = sha256(b"".join(name.encode() + weight.tobytes() for name, weight in sorted(weights.items())))
     require(digest == stated["weights_sha256"], "the checkpoint holds other weights than those proven")
     require(sha256("\n".join(stated["assumptions"]).encode()) == ASSUMPTIONS_SHA256, "the assumptions are others")
@@ -248,7 +247,8 @@ def check(folder: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        check(Path((sys.argv[1:] or [Path(__file__).resolve().parents[1] / "results/text"])[0]))
+        folder = Path((sys.argv[1:] or [Path(__file__).resolve().parents[1] / "results/text"])[0])
+        check(json.loads((folder / "proof.json").read_text()), read_weights(folder / "best_model.pth"))
         print("The certificate holds.")
     except Exception as reason:  # whatever cannot be checked is refused
         sys.exit(f"refused: {type(reason).__name__}: {reason}")
