@@ -253,13 +253,13 @@ def exp_errors(longest: float, step: int = 1) -> dict:
     That of softmax holds the rounding of its division as well.
     """
     first, last = (int(torch.tensor(x, dtype=torch.float32).view(torch.int32)) for x in (2.0**-30, longest))
-    worst, count, batch = {"torch": 0.0, "torch_softmax": 0.0, "numpy": 0.0}, 0, 3 * 2**16
+    worst, batch = {"torch": 0.0, "torch_softmax": 0.0, "numpy": 0.0}, 3 * 2**16
     for start in range(first, last + 1, batch * step):
-        x = -torch.arange(start, start + batch * step, step, dtype=torch.int32).view(torch.float32)
-        exact, count = x.double().exp(), count + len(x)
+        x = -torch.arange(start, start + batch * step, step).clamp(max=last).int().view(torch.float32)
+        exact = x.double().exp()
         last_place = torch.exp2(torch.frexp(exact).exponent.double() - 24)
         weights = torch.cat([torch.zeros(len(x) // 3, 1), x.view(-1, 3)], 1).softmax(1).double()
         computed = x.exp(), (weights[:, 1:] / weights[:, :1]).flatten(), torch.from_numpy(np.exp(x.numpy()))
         for name, values in zip(worst, computed, strict=True):
             worst[name] = max(worst[name], float(((values - exact).abs() / last_place).max()))
-    return {"from": -longest, "values": count, "largest_error_in_ulp": worst}
+    return {"from": -longest, "values": len(range(first, last + 1, step)), "largest_error_in_ulp": worst}
