@@ -10,10 +10,12 @@ A sum of n products is off by at most γₙ Σ|wᵢxᵢ| ≤ γₙ ‖w‖‖x�
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 UP = 1 + 2.0**-30  # more than the rounding of the few hundred double operations behind one radius
@@ -42,7 +44,7 @@ class NotBounded(ArithmeticError):
 
 def length(x: Tensor) -> Tensor:
     """2-norm over the last dimension, rounded up."""
-    return x.square().sum(-1).sqrt() * UP
+    return torch.linalg.vector_norm(x, dim=-1) * UP
 
 
 def spectral_norm(matrix: Tensor) -> float:
@@ -55,6 +57,10 @@ def spectral_norm(matrix: Tensor) -> float:
         logarithm += math.log(size) / 2**doubling
         power = (power / size) @ (power / size)
     return math.exp(logarithm / 2) * UP
+
+
+def centred(matrix: Tensor) -> Tensor:
+    return matrix - matrix.mean(-1, keepdim=True)
 
 
 @dataclass(frozen=True)
@@ -70,11 +76,6 @@ class Folded:
     mean: Tensor  # [...] error of the mean over σ
     loose: Tensor  # [...]
 
-    def matrix(self, weight: Tensor) -> Tensor:
-        """weight · diag(gain) · centring"""
-        scaled = weight * self.gain
-        return scaled - scaled.mean(1, keepdim=True)
-
 
 @dataclass(frozen=True)
 class Ball:
@@ -87,11 +88,7 @@ class Ball:
         folded = f and Folded(f.gain, f.bias, f.scale[index], f.mean[index], f.loose[index])
         return Ball(self.middle[index], self.norm[index], folded)
 
-    def unsqueeze(self, dim: int) -> "Ball":
-        """A new dimension, counted from the first."""
-        return Ball(self.middle.unsqueeze(dim), self.norm.unsqueeze(dim))
-
-    @property
+    @cached_property
     def largest(self) -> Tensor:
         """At least ‖x‖"""
         if self.folded is None:
@@ -107,6 +104,7 @@ class Rounding:
     def __init__(self, unit: float):
         self.unit = unit + 2.0**-53  # of the evaluation, and of the middle
         self.longest_exp = 0.0  # the largest argument (negated) that exp was given
+        self.known: dict[tuple, Tensor] = {}  # norms of matrices
 
     def gamma(self, count: int) -> float:
         if not count * self.unit < 0.5:
@@ -120,29 +118,47 @@ class Rounding:
 
     def _ball(self, middle: Tensor, norm: Tensor) -> Ball:
         norm = (norm + TINY) * UP
-        if not (norm < 1e30).all() or not middle.isfinite().all():  # NaN fails as well
+        if not (norm < 1e30).all():  # NaN fails as well, here or, where a middle is NaN, in the next operation
             raise NotBounded(f"a radius of {norm.max():.1g}")
         return Ball(middle, norm)
 
-    def linear(self, x: Ball, weight: Tensor, bias: Tensor) -> Ball:
-        weight, bias = weight.double(), bias.double()
-        middle, size, f = x.middle @ weight.T + bias, spectral_norm(weight), x.folded
-        norm = self.gamma(len(weight.T) + 1) * (spectral_norm(weight.abs()) * x.largest + length(bias))
-        if f is None:
-            norm = norm + size * x.norm
-        else:
-            slack = 2.0**-40 * weight.norm() * length(f.gain)  # of the middle, and of the products of matrices here
-            norm = norm + (spectral_norm(f.matrix(weight)) + slack) * x.norm + size * f.loose
-            norm = norm + f.scale * (length(middle - (weight @ f.bias + bias)) + slack * x.largest)
-            norm = norm + f.mean * (length(weight @ f.gain) + slack)
-        return self._ball(middle, norm)
+    def _norms(self, module: nn.Linear, heads: int, f: Folded | None) -> Tensor:
+        """Of the rows of each head, six numbers [6, H], each computed once; with the gain of the layer norm in it."""
+        key = (id(module), heads, f and id(f.gain))
+        if key not in self.known:
+            weight, bias = module.weight.double(), module.bias.double()
+            rows = []
+            for w, b in zip(weight.unflatten(0, (heads, -1)), bias.unflatten(0, (heads, -1)), strict=True):
+                row, slack = [spectral_norm(w), spectral_norm(w.abs()), float(length(b))], 0.0
+                if f is not None:
+                    slack = float(2.0**-40 * w.norm() * length(f.gain))  # rounding of the products of matrices here
+                    row += [spectral_norm(centred(w * f.gain)) + slack, float(length(w @ f.gain)) + slack, slack]
+                rows.append(row)
+            self.known[key] = torch.tensor(rows, dtype=torch.float64).T
+        return self.known[key]
 
-    def differences(self, x: Ball, weight: Tensor, bias: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    def linear(self, x: Ball, module: nn.Linear, heads: int | None = None) -> Ball:
+        """A linear layer: [..., d] -> [..., d_out], or split into heads [..., H, d_head]"""
+        f, count, norms = x.folded, heads or 1, self._norms(module, heads or 1, x.folded)
+        middle = F.linear(x.middle, module.weight.double(), module.bias.double()).unflatten(-1, (count, -1))
+        norm, largest = x.norm.unsqueeze(-1), x.largest.unsqueeze(-1)
+        rounding = self.gamma(module.in_features + 1) * (norms[1] * largest + norms[2])
+        if f is None:
+            norm = norms[0] * norm + rounding
+        else:
+            constant = F.linear(f.bias, module.weight.double(), module.bias.double()).unflatten(-1, (count, -1))
+            scale, mean, loose = (part.unsqueeze(-1) for part in (f.scale, f.mean, f.loose))
+            norm = norms[3] * norm + mean * norms[4] + norms[0] * loose + rounding
+            norm = norm + scale * (length(middle - constant) + norms[5] * largest)
+        out = self._ball(middle, norm)
+        return out if heads else Ball(out.middle.squeeze(-2), out.norm.squeeze(-1))
+
+    def differences(self, x: Ball, module: nn.Linear, right: Tensor) -> tuple[Tensor, Tensor]:
         """How far the right logit lies above each other one (infinite for itself), and the radius of that: [N, V]
 
-        For x after a layer norm.
+        For x [N, d] after a layer norm.
         """
-        weight, bias, f = weight.double(), bias.double(), x.folded
+        weight, bias, f = module.weight.double(), module.bias.double(), x.folded
         logits = x.middle @ weight.T + bias
         above, radius = torch.full_like(logits, torch.inf), torch.zeros_like(logits)
         for symbol in right.unique().tolist():
@@ -150,12 +166,12 @@ class Rounding:
             apart, both = weight[symbol] - weight, length(weight[symbol]) + length(weight)
             slack = 2.0**-40 * both * length(f.gain)
             here, constant = logits[rows][:, [symbol]] - logits[rows], apart @ f.bias + bias[symbol] - bias
-            parts = ((x.norm, length(f.matrix(apart)) + slack), (f.mean, (apart @ f.gain).abs() + slack))
-            parts += ((f.loose, length(apart)), (f.scale * x.largest, slack))
+            parts = (x.norm, length(centred(apart * f.gain)) + slack), (f.mean, (apart @ f.gain).abs() + slack)
+            parts += (f.loose, length(apart)), (f.scale * x.largest, slack)
             moved = sum(left[rows].unsqueeze(1) * by for left, by in parts)
             moved = moved + f.scale[rows].unsqueeze(1) * (here - constant).abs()
             size = x.largest[rows].unsqueeze(1) * both + bias.abs() + bias[symbol].abs()
-            moved = (moved + self.gamma(len(weight.T) + 1) * size + TINY) * UP
+            moved = (moved + self.gamma(module.in_features + 1) * size + TINY) * UP
             above[rows] = torch.where(wrong, here, torch.inf)
             radius[rows] = torch.where(wrong, moved, 0)
         return above, radius
@@ -163,21 +179,20 @@ class Rounding:
     def add(self, x: Ball, y: Ball) -> Ball:
         return self._ball(x.middle + y.middle, x.norm + y.norm + self.gamma(2) * (x.largest + y.largest))
 
-    def relu(self, x: Ball) -> Ball:
-        return Ball(x.middle.clamp(min=0), x.norm)
-
     def layer_norm(self, x: Ball, module: nn.LayerNorm) -> Ball:
         """(x - mean) / σ · gain + bias, σ² = variance + eps.
 
         Centring is a projection, and σ moves by no more than ‖e‖/√d; from the middle to any x in the ball, the
         derivative of (x - mean) / σ is at most 1/σ.
         """
-        size, gain, bias = x.middle.shape[-1], module.weight.double(), module.bias.double()
-        centred = x.middle - x.middle.mean(-1, keepdim=True)
-        sigma = (centred.square().mean(-1) + module.eps).sqrt()
-        moved = x.norm / math.sqrt(size) * UP
+        size, root = x.middle.shape[-1], math.sqrt(x.middle.shape[-1])
+        if id(module) not in self.known:
+            self.known[id(module)] = module.weight.double(), module.bias.double()
+        gain, bias = self.known[id(module)]
+        middle = centred(x.middle)
+        sigma = ((torch.linalg.vector_norm(middle, dim=-1) / root).square() + module.eps).sqrt()
+        moved, rms = x.norm / root * UP, x.largest / root * UP  # rms: at least √mean(x²), and so at least |mean|
         lowest = sigma * (1 - 2.0**-20) - moved
-        rms = x.largest / math.sqrt(size) * UP  # at least √mean(x²), and so at least |mean|
         if not ((lowest > 0) & (rms < 100 * sigma)).all():
             raise NotBounded("the radius reaches the standard deviation of what is normalised")
         norm, slack = x.norm / lowest * UP, self.gamma(4 * (size + 4))  # see ASSUMPTIONS
@@ -185,28 +200,37 @@ class Rounding:
         if not (variance < 0.5).all():
             raise NotBounded("the variance is small beside its rounding")
         scale = variance / 2 * (1 + 2 * variance) + self.gamma(5)  # of 1/σ, relative
-        terms = math.sqrt(size) * rms * (2 + slack) / lowest * (1 + scale)  # of x/σ and mean/σ, in the 2-norm
-        loose = gain.abs().max() * (scale * (norm + 2.0**-40) + self.gamma(6) * terms) + self.gamma(2) * length(bias)
         mean = slack * rms / lowest * (1 + scale)
+        terms = root * rms * (2 + slack) / lowest * (1 + scale)  # of x/σ and mean/σ, in the 2-norm
+        loose = gain.abs().max() * (scale * (norm + 2.0**-40) + self.gamma(6) * terms) + self.gamma(2) * length(bias)
         folded = Folded(gain, bias, scale * UP, mean * UP, (loose + TINY) * UP)
-        return Ball(centred / sigma.unsqueeze(-1) * gain + bias, norm, folded)
+        return Ball(middle / sigma.unsqueeze(-1) * gain + bias, norm, folded)
 
-    def heads(self, x: Ball, linear: nn.Linear, count: int) -> Ball:
-        """A linear layer, then split into heads: [..., d] -> [..., H, d_head]"""
-        weights, biases = linear.weight.unflatten(0, (count, -1)), linear.bias.unflatten(0, (count, -1))
-        parts = [self.linear(x, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
-        return Ball(torch.stack([part.middle for part in parts], -2), torch.stack([part.norm for part in parts], -1))
+    def feed_forward(self, x: Ball, norm: nn.LayerNorm, module: nn.Module) -> Ball:
+        """x + outer(relu(inner(norm(x)))): relu moves nothing further apart, and rounds nothing."""
+        inner = self.linear(self.layer_norm(x, norm), module.inner)
+        return self.add(x, self.linear(Ball(inner.middle.clamp(min=0), inner.norm), module.outer))
 
-    def attention(self, q: Ball, k: Ball, v: Ball, mask: Tensor) -> Ball:
-        """q [..., H, d_head], k and v [..., n, H, d_head], mask [..., n] -> all heads side by side [..., d]"""
-        q, count, size, mask = q.unsqueeze(q.norm.ndim - 1), k.norm.shape[-2], k.middle.shape[-1], mask.unsqueeze(-1)
-        scores = ((q.middle * k.middle).sum(-1) / math.sqrt(size)).masked_fill(~mask, -torch.inf)
+    def attention(self, q: Ball, k: Ball, v: Ball, mask: Tensor, bias: Tensor | None = None) -> Ball:
+        """q [..., H, d_head], k and v [..., n, H, d_head], mask [..., n] -> all heads side by side [..., d]
+
+        bias [n, H] is added to the scores.
+        """
+        count, size, mask = k.norm.shape[-2], k.middle.shape[-1], mask.unsqueeze(-1)
+        scores = torch.einsum("...he,...nhe->...nh", q.middle, k.middle) / math.sqrt(size)
+        if bias is not None:
+            scores = scores + bias.double()
+        scores = scores.masked_fill(~mask, -torch.inf)
         p = scores.softmax(-2)  # [..., n, H]
         # A number added to all scores changes no weight: of the keys, only what sets them apart counts for e of q.
-        apart = length(k.middle - (p.unsqueeze(-1) * k.middle).sum(-3, keepdim=True))
-        moved = q.norm * apart + q.largest * k.norm + self.gamma(size + 4) * q.largest * k.largest
-        moved = ((moved + TINY) / math.sqrt(size) * UP).masked_fill(~mask, 0).amax(-2)  # [..., H]
-        longest = (scores.amax(-2, keepdim=True) - scores).masked_fill(~mask, 0).amax(-2) + 2 * moved
+        norm, largest = q.norm.unsqueeze(-2), q.largest.unsqueeze(-2)
+        apart = length(k.middle - k.middle.mean(-3, keepdim=True))
+        moved = norm * apart + largest * k.norm + self.gamma(size + 4) * largest * k.largest
+        moved = (moved + TINY) / math.sqrt(size)
+        if bias is not None:
+            moved = moved + self.gamma(2) * (largest * k.largest / math.sqrt(size) + bias.double().abs())
+        moved = (moved * UP).masked_fill(~mask, 0).amax(-2, keepdim=True)  # [..., 1, H]
+        longest = (scores.amax(-2, keepdim=True) - scores).masked_fill(~mask, 0).amax(-2, keepdim=True) + 2 * moved
         exp_error = self.unit * longest + 2 * EXP_ULPS * self.unit * UP
         rounded = (torch.expm1(2 * exp_error) + self.gamma(2 * count + 5)) * 1.01  # of weights and of their product
         if not ((longest < LONGEST_EXP) & (rounded < 0.01)).all():
@@ -214,13 +238,12 @@ class Rounding:
         self.longest_exp = max(self.longest_exp, longest.max().item())
 
         # Scores that move by no more than r change the odds of a weight by a factor of no more than exp(2r).
-        odds, others = torch.expm1(2 * moved).unsqueeze(-2), (1 - torch.eye(count, dtype=p.dtype)) @ p  # others: 1 - p
+        odds, others = torch.expm1(2 * moved), (1 - torch.eye(count, dtype=p.dtype)) @ p  # others: 1 - p
         change = p * others * odds / (1 + torch.minimum(p, others) * odds) * UP
         # Weights sum to 1 before and after: of the values, only what sets them apart counts for their change.
-        middle = (p.unsqueeze(-1) * v.middle).sum(-3)
-        apart = length(v.middle - middle.unsqueeze(-3))
-        moved = (change * apart + (p + change) * (v.norm + rounded.unsqueeze(-2) * v.largest)).sum(-2)
-        heads = self._ball(middle, moved)
+        apart = length(v.middle - v.middle.mean(-3, keepdim=True))
+        moved = (change * apart + (p + change) * (v.norm + rounded * v.largest)).sum(-2)
+        heads = self._ball(torch.einsum("...nh,...nhe->...he", p, v.middle), moved)
         return Ball(heads.middle.flatten(-2), length(heads.norm))
 
 
@@ -230,13 +253,13 @@ def exp_errors(longest: float, step: int = 1) -> dict:
     That of softmax holds the rounding of its division as well.
     """
     first, last = (int(torch.tensor(x, dtype=torch.float32).view(torch.int32)) for x in (2.0**-30, longest))
-    worst, count, batch = {"torch": 0.0, "torch_softmax": 0.0, "numpy": 0.0}, 0, 3 * 2**16
+    worst, batch = {"torch": 0.0, "torch_softmax": 0.0, "numpy": 0.0}, 3 * 2**16
     for start in range(first, last + 1, batch * step):
-        x = -torch.arange(start, start + batch * step, step, dtype=torch.int32).view(torch.float32)
-        exact, count = x.double().exp(), count + len(x)
+        x = -torch.arange(start, start + batch * step, step).clamp(max=last).int().view(torch.float32)
+        exact = x.double().exp()
         last_place = torch.exp2(torch.frexp(exact).exponent.double() - 24)
         weights = torch.cat([torch.zeros(len(x) // 3, 1), x.view(-1, 3)], 1).softmax(1).double()
         computed = x.exp(), (weights[:, 1:] / weights[:, :1]).flatten(), torch.from_numpy(np.exp(x.numpy()))
         for name, values in zip(worst, computed, strict=True):
             worst[name] = max(worst[name], float(((values - exact).abs() / last_place).max()))
-    return {"from": -longest, "values": count, "largest_error_in_ulp": worst}
+    return {"from": -longest, "values": len(range(first, last + 1, step)), "largest_error_in_ulp": worst}

@@ -6,6 +6,7 @@
 Reads results/best_model.pth and the data; writes, all in results/:
 
     verification.json      is every sum right?
+    rounding.json          would it be on another machine? a bound on rounding in float64
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
@@ -35,6 +36,7 @@ from problem1.analysis import (
     probes,
     program,
     pruning,
+    rounding,
     summary,
 )
 from problem1.analysis.context import Context
@@ -64,11 +66,12 @@ def analyse(context: Context, num_samples: int) -> None:
         started = time.perf_counter()
         results = module.run(context, *inputs)
         seconds[file] = round(time.perf_counter() - started, 1)
-        if context.meaningful or module is exhaustive:  # of a model that cannot add, nothing is concluded
+        if context.meaningful or module in (exhaustive, rounding):  # of a model that cannot add, nothing is concluded
             print(textwrap.indent(module.findings(results), "    "), flush=True)
         return results
 
     verified = step("Is every sum right?", "verification.json", exhaustive)
+    step("Is it right on other machines?", "rounding.json", rounding)
     shown = step("What does it write for single sums?", "examples/", examples, num_samples, verified)
     maps = step("Where does each head attend?", "attention_patterns/overview.png", attention_maps, shown)
     attends = step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)

@@ -138,7 +138,8 @@ class Bounds:
     def attention(self, x, normed, memory, window, seen, name):
         """x [C, d] + what it attends to: the rows window [C, n] of memory, where seen"""
         (q, rq), (k, rk), (v, rv) = (
-            self.heads(y, f"{name}.{p}") for p, y in zip(("query", "key", "value"), (normed, memory, memory), strict=True)
+            self.heads(y, f"{name}.{p}")
+            for p, y in zip(("query", "key", "value"), (normed, memory, memory), strict=True)
         )
         (k, rk), (v, rv), q, rq = take((k, rk), window), take((v, rv), window), q[:, None], rq[:, None]
         if name + ".offsets" in self.weights:
@@ -148,7 +149,7 @@ class Bounds:
         scores = np.where(seen, (q * k).sum(-1) / math.sqrt(e), -np.inf)
         p = np.exp(scores - scores.max(1, keepdims=True))
         p = p / p.sum(1, keepdims=True)
-        apart, mq, mk = size(k - (p[..., None] * k).sum(1, keepdims=True)), size(q) + rq, size(k) + rk
+        apart, mq, mk = size(k - k.mean(1, keepdims=True)), size(q) + rq, size(k) + rk
         moved = (rq * apart + mq * rk + self.gamma(e + 4) * mq * mk + TINY) / math.sqrt(e) * UP
         moved = np.where(seen, moved, 0).max(1, keepdims=True)
         longest = np.where(seen, scores.max(1, keepdims=True) - scores, 0).max(1, keepdims=True) + 2 * moved
@@ -158,7 +159,7 @@ class Bounds:
         odds, others = np.expm1(2 * moved), sum(np.roll(p, i, 1) for i in range(1, n))
         change = p * others * odds / (1 + np.minimum(p, others) * odds) * UP
         out = (p[..., None] * v).sum(1)
-        moved = change * size(v - out[:, None]) + (p + change) * (rv + rounded * (size(v) + rv))
+        moved = change * size(v - v.mean(1, keepdims=True)) + (p + change) * (rv + rounded * (size(v) + rv))
         out, radius = self.ball(out, moved.sum(1))
         return self.add(x, self.linear((out.reshape(len(out), -1), size(radius)), name + ".output"))
 
@@ -204,8 +205,7 @@ class Bounds:
         return np.where(own, np.inf, above), np.where(own, 0, radius * UP)
 
 
-def check(folder: Path) -> None:
-    stated, weights = json.loads((folder / "proof.json").read_text()), read_weights(folder / "best_model.pth")
+def check(stated: dict, weights: dict[str, np.ndarray]) -> None:
     digest = sha256(b"".join(name.encode() + weight.tobytes() for name, weight in sorted(weights.items())))
     require(digest == stated["weights_sha256"], "the checkpoint holds other weights than those proven")
     require(sha256("\n".join(stated["assumptions"]).encode()) == ASSUMPTIONS_SHA256, "the assumptions are others")
@@ -247,7 +247,8 @@ def check(folder: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        check(Path((sys.argv[1:] or [Path(__file__).resolve().parents[1] / "results/text"])[0]))
+        folder = Path((sys.argv[1:] or [Path(__file__).resolve().parents[1] / "results/text"])[0])
+        check(json.loads((folder / "proof.json").read_text()), read_weights(folder / "best_model.pth"))
         print("The certificate holds.")
     except Exception as reason:  # whatever cannot be checked is refused
         sys.exit(f"refused: {type(reason).__name__}: {reason}")

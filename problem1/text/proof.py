@@ -117,16 +117,10 @@ def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int
         and bool((seen.margins > 0).all())
         and locality["changed_from_outside"] == 0
     )
-    bounds, rounding = {}, {}
-    for name, unit in UNITS.items():
-        try:
-            bounds[name] = bound(model, rows, right_symbols(rows), unit)
-            rounding[name] = _summary(bounds[name])
-        except NotBounded as error:
-            rounding[name] = {"holds": False, "reason": f"not bounded: {error}"}
+    bounds, certified = certify(model, rows, exp_step)
+    rounding = certified["rounding"]
     measured = measure_rounding(model, rows, bounds, seen, far)
     inside = all(way["share_of_radius"] <= 1 for way in measured.values())
-    longest = max((found.longest_exp for found in bounds.values()), default=1.0)
     return {
         "proven": premises and inside and rounding["float64"]["holds"],
         "proven_in_float32": premises and inside and rounding["float32"]["holds"],
@@ -139,16 +133,31 @@ def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int
         "failures": int((seen.margins <= 0).sum()),
         "smallest_margin": float(seen.margins[worst]),
         "smallest_margin_at": {"local_context": str(contexts[worst]), "sum": " + ".join(expected[contexts[worst]])},
-        "rounding": rounding,
         "measured": measured,
-        "exp": exp_errors(math.ceil(longest), exp_step),
-        "assumptions": ASSUMPTIONS,
         "argument": ARGUMENT,
         "locality": locality,
-        "weights_sha256": digest_of_weights(model),
-        "contexts_sha256": _sha256(codes(rows).sort().values),
-        "fingerprint": fingerprint(rows, bounds["float64"]) if "float64" in bounds else None,
         "margin_histogram": _histogram(seen.margins, [context.kind for context in contexts]),
+        **certified,
+    }
+
+
+def certify(model: PlaceValueTransformer, contexts: Tensor, exp_step: int = 1) -> tuple[dict[str, Bound], dict]:
+    """What check_proof.py checks: the bounds, what they rest on, and digests of what they were computed from."""
+    bounds, rounding = {}, {}
+    for name, unit in UNITS.items():
+        try:
+            bounds[name] = bound(model, contexts, right_symbols(contexts), unit)
+            rounding[name] = _summary(bounds[name])
+        except NotBounded as error:
+            rounding[name] = {"holds": False, "reason": f"not bounded: {error}"}
+    longest = max((found.longest_exp for found in bounds.values()), default=1.0)
+    return bounds, {
+        "rounding": rounding,
+        "assumptions": ASSUMPTIONS,
+        "exp": exp_errors(math.ceil(longest), exp_step),
+        "weights_sha256": digest_of_weights(model),
+        "contexts_sha256": _sha256(codes(contexts).sort().values),
+        "fingerprint": fingerprint(contexts, bounds["float64"]) if "float64" in bounds else None,
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lab.rounding import Ball, Rounding
 from problem1.attention import MultiHeadAttention
@@ -40,8 +40,8 @@ def bound(model: PlaceValueTransformer, contexts: Tensor, right: Tensor, unit: f
     """Local contexts [C, 6], their right symbols [C] and a unit roundoff."""
     rules, parts, output = Rounding(unit), [], model.output
     for start, x in _hidden(rules, model, contexts):
-        logits = rules.linear(x, output.weight, output.bias)
-        differences = rules.differences(x, output.weight, output.bias, right[start : start + BATCH])
+        logits = rules.linear(x, output)
+        differences = rules.differences(x, output, right[start : start + BATCH])
         parts.append((logits.middle, logits.norm, *differences))
     return Bound(*(torch.cat(part) for part in zip(*parts, strict=True)), rules.longest_exp)
 
@@ -56,9 +56,11 @@ def _hidden(rules: Rounding, model: PlaceValueTransformer, contexts: Tensor) -> 
     x = embedded[torch.cartesian_prod(OPERAND, OPERAND)]
     normed = rules.layer_norm(x, encoder.attention_norm)
     q, k, v = _projections(rules, encoder.attention, normed, normed)
-    seen = rules.attention(q, k.unsqueeze(1), v.unsqueeze(1), torch.ones(2, dtype=torch.bool))
+    seen = rules.attention(q, k[:, None], v[:, None], torch.ones(2, dtype=torch.bool))
     x = _add_output(rules, x, seen, encoder.attention)
-    memory = rules.layer_norm(_feed_forward(rules, x, encoder), model.encoder_norm)
+    memory = rules.layer_norm(
+        rules.feed_forward(x, encoder.feed_forward_norm, encoder.feed_forward), model.encoder_norm
+    )
 
     # Self-attention sees the last two symbols written. [pairs of symbols, d]
     attention, normed = decoder.self_attention, rules.layer_norm(embedded, decoder.self_norm)
@@ -84,22 +86,21 @@ def _hidden(rules: Rounding, model: PlaceValueTransformer, contexts: Tensor) -> 
         mask = torch.stack([a_below != PAD, a_below != PAD, a == a, a == a], 1)
         seen = rules.attention(q[wrote], _with_offsets(rules, keys, attention), values, mask)
         y = _add_output(rules, x[wrote], seen, attention)
-        yield start, rules.layer_norm(_feed_forward(rules, y, decoder), model.decoder_norm)
+        yield (
+            start,
+            rules.layer_norm(
+                rules.feed_forward(y, decoder.feed_forward_norm, decoder.feed_forward), model.decoder_norm
+            ),
+        )
 
 
 def _projections(rules: Rounding, attention: MultiHeadAttention, queries: Ball, memory: Ball) -> list[Ball]:
     pairs = (queries, attention.query), (memory, attention.key), (memory, attention.value)
-    return [rules.heads(x, linear, attention.num_heads) for x, linear in pairs]
+    return [rules.linear(x, linear, attention.num_heads) for x, linear in pairs]
 
 
 def _add_output(rules: Rounding, x: Ball, heads: Ball, attention: MultiHeadAttention) -> Ball:
-    return rules.add(x, rules.linear(heads, attention.output.weight, attention.output.bias))
-
-
-def _feed_forward(rules: Rounding, x: Ball, layer: nn.Module) -> Ball:
-    inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
-    hidden = rules.relu(rules.linear(rules.layer_norm(x, layer.feed_forward_norm), inner.weight, inner.bias))
-    return rules.add(x, rules.linear(hidden, outer.weight, outer.bias))
+    return rules.add(x, rules.linear(heads, attention.output))
 
 
 def _with_offsets(rules: Rounding, keys: Ball, attention: WindowAttention) -> Ball:

@@ -11,11 +11,20 @@ and its two neighbours alone, and the sequence is called unsorted exactly when s
 
 and the model is right on every sequence of two or more values of any length, not only on those that were tried.
 Where that fails, the same is checked for the sequences in which no value exceeds the one before it by more than D.
+
+The votes are computed in float32 on one machine. Where the conditions hold, lab/rounding.py bounds how far the votes of
+any evaluation in float64 or float32, in any order of summation, can be from exact ones. With more room than that, the
+statement holds for every machine that computes so (see its ASSUMPTIONS), at every position and in every batch: a window
+has three keys at most wherever it stands, and all other weights are 0.
 """
+
+import copy
+import math
 
 import torch
 from torch import Tensor
 
+from lab.rounding import ASSUMPTIONS, UNITS, NotBounded, Rounding
 from problem2.analysis.context import Context
 from problem2.dataset import LARGEST
 from problem2.model import SortingClassifier
@@ -51,6 +60,53 @@ def every_vote(model: SortingClassifier) -> tuple[Tensor, Tensor, Tensor]:
         middle[a] = objections(triples).reshape(COUNT, COUNT, 3)[..., 1]
     first, last = objections(torch.cartesian_prod(values, values)).reshape(COUNT, COUNT, 2).unbind(-1)
     return middle, first, last
+
+
+@torch.no_grad()
+def bounded_votes(model: SortingClassifier, unit: float) -> tuple[tuple[Tensor, Tensor, Tensor], float]:
+    """The votes of `every_vote` in double, and how far from them any evaluation with this unit roundoff can be."""
+    rules, (layer,), scale = Rounding(unit), model.layers, math.sqrt(model.embedding.embedding_dim)
+    inexact = 0 if math.log2(scale) % 1 == 0 else rules.gamma(3)
+    x, attention = rules.exact(model.embedding.weight[:COUNT] * scale, inexact), layer.attention
+    normed, votes, radius = rules.layer_norm(x, layer.attention_norm), [], 0.0
+    parts = (attention.query, attention.key, attention.value)
+    q, k, v = (rules.linear(normed, part, attention.num_heads) for part in parts)
+
+    def vote(windows: Tensor, mask: Tensor) -> Tensor:
+        nonlocal radius
+        here = windows[:, 1]
+        seen = rules.attention(q[here], k[windows], v[windows], mask, model.scheme.table.T)
+        y = rules.add(x[here], rules.linear(seen, attention.output))
+        y = rules.layer_norm(rules.feed_forward(y, layer.feed_forward_norm, layer.feed_forward), model.norm)
+        above, moved = rules.differences(y, model.output, torch.zeros_like(here))
+        radius = max(radius, float(moved[:, 1].max()))
+        return above[:, 1]
+
+    pairs, every = torch.cartesian_prod(VALUES, VALUES), torch.ones(3, dtype=torch.bool)
+    for a in range(COUNT):
+        votes.append(vote(torch.cat([torch.full((COUNT**2, 1), a), pairs], 1), every).view(COUNT, COUNT))
+    nothing, seen = torch.zeros(COUNT**2, 1, dtype=torch.long), torch.tensor([False, True, True])
+    first = vote(torch.cat([nothing, pairs], 1), seen).view(COUNT, COUNT)
+    last = vote(torch.cat([pairs, nothing], 1), seen.flip(0)).view(COUNT, COUNT)
+    return (torch.stack(votes), first, last), radius
+
+
+def check_rounding(model: SortingClassifier, computed: tuple[Tensor, Tensor, Tensor]) -> dict:
+    """For each precision: do both conditions hold with more room than rounding can take?"""
+    found = {"assumptions": ASSUMPTIONS}
+    for precision, unit in UNITS.items():
+        try:
+            votes, radius = bounded_votes(model, unit)
+        except NotBounded as error:
+            found[precision] = {"holds": False, "reason": f"not bounded: {error}"}
+            continue
+        report = check(*votes)
+        reserve = min(report["ordered_margin"], report["step_down_margin"]) - radius
+        found[precision] = {"holds": reserve > 0, "largest_radius": radius, "smallest_reserve": reserve}
+        if precision == "float64":
+            distances = (float((one - other).abs().max()) for one, other in zip(votes, computed, strict=True))
+            found["float32_distance_measured"] = max(distances)
+    return found
 
 
 def check(middle: Tensor, first: Tensor, last: Tensor) -> dict:
@@ -97,14 +153,20 @@ def largest_step_up(middle: Tensor, first: Tensor, last: Tensor) -> int:
 
 def prove(model: SortingClassifier) -> dict | None:
     """None where the model is not one whose local contexts can all be tried."""
-    return check(*every_vote(model.eval())) if is_local(model) else None
+    if not is_local(model):
+        return None
+    votes = every_vote(model.eval())
+    report = check(*votes)
+    return report | ({"rounding": check_rounding(copy.deepcopy(model).cpu(), votes)} if report["holds"] else {})
 
 
 def in_words(report: dict) -> str:
     if report["holds"]:
+        precisions = [name for name in UNITS if report["rounding"][name]["holds"]]
+        where = " and ".join(precisions) or "this evaluation only"
         return (
-            f"right on every sequence of any length: all {report['contexts']:,} local contexts are; smallest margin "
-            f"{report['ordered_margin']:.1f} in order, {report['step_down_margin']:.1f} at a step down (logits)"
+            f"right on every sequence of any length, in {where}: all {report['contexts']:,} local contexts are; "
+            f"smallest margin {report['ordered_margin']:.1f} in order, {report['step_down_margin']:.1f} at a step down"
         )
     return (
         f"right on every sequence that never steps up by more than {report['holds_for_steps_up_to']}; else "
