@@ -9,7 +9,7 @@ Reads results/best_model.pth and the data; writes, all in results/:
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
-    carry/                 how the carry travels: patching, probes, written digits; summary.txt: what each head is for
+    carry/                 how the carry travels: patching, probes; summary.txt: what each head is for
 """
 
 import sys
@@ -27,7 +27,6 @@ from problem1.analysis import (
     ablation,
     attention_maps,
     attention_statistics,
-    carry_through_nines,
     examples,
     exhaustive,
     patching,
@@ -74,8 +73,7 @@ def analyse(context: Context, num_samples: int) -> None:
     curves = step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
     patched = step("Which heads bring the carry?", "carry/patching.json", patching)
     probed = step("Where can the carry be read?", "carry/probes.json", probes)
-    nines = step("Does it trust the digits it has written?", "carry/nines.json", carry_through_nines)
-    measured = (shown, maps, lost, curves, attends, patched, probed, nines)
+    measured = (shown, maps, lost, curves, attends, patched, probed)
     step("What is each head for?", "carry/summary.txt", summary, *measured)
     where = next(context.model.parameters()).device
     write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
