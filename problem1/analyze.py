@@ -10,8 +10,8 @@ Reads results/best_model.pth and the data; writes, all in results/:
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
-    carry/                 how the carry travels: patching, probes, written digits; summary.txt: what each head is for
-                           program.json, .png and .svg: the algorithm, read off and tested on every sum
+    carry/                 how the carry travels: patching, probes; summary.txt: what each head is for; program.json,
+                           .png and .svg: the algorithm, read off and tested on every sum
 """
 
 import sys
@@ -29,7 +29,6 @@ from problem1.analysis import (
     ablation,
     attention_maps,
     attention_statistics,
-    carry_through_nines,
     examples,
     exhaustive,
     patching,
@@ -79,8 +78,7 @@ def analyse(context: Context, num_samples: int) -> None:
     curves = step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
     patched = step("Which heads bring the carry?", "carry/patching.json", patching)
     probed = step("Where can the carry be read?", "carry/probes.json", probes)
-    nines = step("Does it trust the digits it has written?", "carry/nines.json", carry_through_nines)
-    measured = (shown, maps, lost, curves, attends, patched, probed, nines)
+    measured = (shown, maps, lost, curves, attends, patched, probed)
     step("What is each head for?", "carry/summary.txt", summary, *measured)
     step("Which program does it run?", "carry/program.json", program)
     where = next(context.model.parameters()).device

@@ -136,7 +136,7 @@ def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], nu
         for axes in line[1 + len(shown) :]:
             axes.axis("off")
         line[-1].text(-0.05, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
-    figure.suptitle(f"{len(chosen)} heads: where they look, and what removing or patching them does")
+    figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
     save(figure, path, None, vector=True)
 
 

@@ -33,12 +33,12 @@ from problem1.analysis.interventions import InterventionRunner
 from problem1.attention import MultiHeadAttention
 from problem1.dataset import Sums, random_pairs, score, swap_columns
 
-CHOOSING_ROWS = 300  # validation rows on which greedy compares candidates by their loss
-DRAWS, DRAW_ROWS = 10, 300  # random orders, and test rows for each of them
+CHOOSING_ROWS = 200  # validation rows on which greedy compares candidates by their loss
+DRAWS, DRAW_ROWS = 10, 200  # random orders, and test rows for each of them
 THRESHOLDS = {"one_point": SMALL, "tenth_of_a_point": SMALL / 10, "no_error": 0.0}  # accuracy that may be lost
-STEPS = 600  # of fine-tuning
+STEPS = 400  # of fine-tuning
 RECIPE = Recipe(epochs=1, batch_size=128, lr=1e-3, warmup_steps=20, weight_decay=0.0)
-FRESH = 50_000  # random pairs that the fine-tuned model is measured on
+FRESH = 20_000  # random pairs that the fine-tuned model is measured on
 
 
 def greedy_order(runner: InterventionRunner, heads: list[str]) -> list[str]:

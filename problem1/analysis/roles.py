@@ -205,4 +205,4 @@ def across(runs: dict[str, dict]) -> list[dict]:
     """Results of `measure` by name of the run -> for each statement the runs in which it holds, of how many."""
     runs = {name: found for name, found in runs.items() if found["meaningful"]}
     holding = {text: [name for name, found in runs.items() if holds(found)] for text, holds in STATEMENTS.items()}
-    return [{"statement": text, "holds_in": names, "k": len(names), "n": len(runs)} for text, names in holding.items()]
+    return [{"statement": text, "holds": names, "of": len(runs)} for text, names in holding.items()]

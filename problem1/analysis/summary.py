@@ -8,7 +8,6 @@ from lab.hooks import short_name
 from problem1.analysis import roles
 from problem1.analysis.ablation import KINDS, NEEDED
 from problem1.analysis.attention_maps import draw_in_detail
-from problem1.analysis.carry_through_nines import FOLLOWS
 from problem1.analysis.context import Context
 from problem1.analysis.figures import aligned, percent
 from problem1.analysis.patching import LARGEST_SET
@@ -17,11 +16,9 @@ from problem1.analysis.probes import first_readable
 STAGES = ("all encoder", "all decoder self", "all decoder cross")
 
 
-def collect(lost: dict, curves: dict, statistics: dict, patched: dict, probed: dict, nines: dict) -> dict:
-    conflicts = {conflict["name"]: conflict for conflict in nines["prefix_conflict"]}
+def collect(lost: dict, curves: dict, statistics: dict, patched: dict, probed: dict) -> dict:
     about = {
-        "groups": [about_group(group, conflicts.get(group["name"])) for group in patched["groups"]],
-        "random_prefix": nines["random_prefix"],
+        "groups": [about_group(group) for group in patched["groups"]],
         "probes": {"first_readable": first_readable(probed)},
         "prunable": curves["prunable"],
     }
@@ -30,11 +27,9 @@ def collect(lost: dict, curves: dict, statistics: dict, patched: dict, probed: d
     return about | roles.collect(lost, lost["layers"], statistics, patched["groups"])
 
 
-def about_group(patched: dict, conflict: dict | None) -> dict:
+def about_group(patched: dict) -> dict:
     """Where a carry goes into one digit, straight or through 9s."""
-    about = {key: patched[key] for key in ("name", "digit", "nines", "pairs", "example")} | {
-        "prefix_conflict": conflict
-    }
+    about = {key: patched[key] for key in ("name", "digit", "nines", "pairs", "example")}
     if not patched["pairs"]:
         return about
     return about | {
@@ -62,12 +57,6 @@ def as_text(results: dict) -> str:
     stages = "|".join(f"flips and logits moved, {name}" for name in STAGES)
     tables.append((f"carry into|{stages}|digits changed by the chosen set without a carry", rows))
 
-    conflicts = [group["prefix_conflict"] for group in groups if group["prefix_conflict"]]
-    rows = [[f"{cell['digit']} of 9: {cell['name']}", *(percent(cell[key]) for key in FOLLOWS)] for cell in conflicts]
-    columns = "prefix of the other carry|follow operands|follow prefix|follow prefix, self-attention frozen"
-    tables.append((columns, rows))
-    rows = [[digit, percent(share)] for digit, share in results["random_prefix"].items()]
-    tables.append(("prefix of another sum|right", rows))
     if results["heads"]:
         tables = [
             role_table(results["heads"]),
@@ -138,10 +127,14 @@ def in_detail(results: dict) -> dict[str, str]:
 
 def words(about: dict) -> str:
     zero, mean = points(about)
-    flips, need, (looks, kind) = about["most_flips"], about["role"].split("; "), about["looks_at"].split(", ")
-    lines = [f"looks at {looks},", kind, "points lost without it:", f"  zero {zero}, mean {mean}"]
-    lines.append(f"patched, flips {100 * flips['share']:.0f}% at most")
-    return "\n".join([*lines, *("→ " + text.replace(", but", ",\n    but") for text in need)])
+    looks, flips = about["looks_at"].replace(" (", "\n  ("), 100 * about["most_flips"]["share"]
+    lines = [
+        f"looks at {looks}",
+        "points lost without it:",
+        f"  zero {zero}, mean {mean}",
+        f"patched: flips ≤ {flips:.0f}%",
+    ]
+    return "\n".join([*lines, *("→ " + text.replace(", but", ",\n    but") for text in about["role"].split("; "))])
 
 
 def run(context: Context, examples: dict, patterns: dict, *measured: dict) -> dict:

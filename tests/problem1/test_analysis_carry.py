@@ -1,4 +1,4 @@
-"""Pairs of sums, patching, probes and prefixes: planted structure must be found, and nothing else."""
+"""Pairs of sums, patching, probes, roles: planted structure must be found, and nothing else."""
 
 import pytest
 import torch
@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from problem1.analysis import ablation, attention_statistics, patching, probes, roles, summary
-from problem1.analysis import carry_through_nines as nines
 from problem1.analysis.carry_pairs import all_groups, make_group
-from problem1.analysis.context import join, pick
+from problem1.analysis.context import pick
 from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import decoder_inputs, every_pair
 from tests.problem1 import analysis_models
@@ -220,62 +219,6 @@ def test_ablation_on_the_pairs_counts_digits_that_were_right(context, patched):
         assert found["mean"]["n"] == len(clean)
 
 
-# --- prefixes -----------------------------------------------------------------------------------------------------
-
-
-class ByOperands(torch.nn.Module):
-    """Computes every digit from the operands, whatever is written."""
-
-    def __init__(self):
-        super().__init__()
-        self.anchor = torch.nn.Parameter(torch.zeros(1))
-
-    def head_names(self):
-        return []
-
-    def encode(self, sources, hooks=None):
-        return sources
-
-    def digits(self, prefixes, sources):
-        number = (sources[:, 0] + sources[:, 3]) * 10 + sources[:, 1] + sources[:, 4]
-        return [number // 100, number // 10 % 10, number % 10]
-
-    def decode(self, prefixes, memory, hooks=None):
-        return torch.nn.functional.one_hot(torch.stack(self.digits(prefixes, memory), 1), 13).float()
-
-
-class ByPrefix(ByOperands):
-    """Reads the carry off the digit before."""
-
-    def digits(self, prefixes, sources):
-        return [prefixes[:, 0] * 0, 9 - 9 * prefixes[:, 1].clamp(0, 1), prefixes[:, 2] * 0]
-
-
-@pytest.mark.parametrize("model, key", [(ByOperands(), "follows_operands"), (ByPrefix(), "follows_prefix")])
-def test_a_prefix_conflict_tells_operands_from_written_digits(tmp_path, model, key):
-    found = nines.prefix_conflict(analysis_models.context(model, tmp_path), make_group(2, target=0, nines=1, count=40))
-    assert found["digit"] == "tens" and found[key]["share"] == 1.0
-    assert found["follows_operands"]["share"] + found["follows_prefix"]["share"] == 1.0
-    assert found["follows_prefix_self_attention_frozen"] == found["follows_prefix"]
-
-
-def test_frozen_self_attention_equals_an_independent_implementation(context):
-    group = make_group(2, target=0, nines=1, count=200)
-    found = nines.prefix_conflict(context, group)["follows_prefix_self_attention_frozen"]
-    model, kept = context.model, {}
-    sums, others = (join(parts) for parts in ((group.without, group.carrying), (group.carrying, group.without)))
-    layer = model.decoder[0].self_attention.output
-    handle = layer.register_forward_pre_hook(lambda _, inputs: kept.update(clean=inputs))
-    with torch.no_grad():
-        model(sums.sources, decoder_inputs(sums.targets))
-    handle.remove()
-    handle = layer.register_forward_pre_hook(lambda _, inputs: kept["clean"])
-    with torch.no_grad():
-        digits = model(sums.sources, decoder_inputs(others.targets)).argmax(-1)[:, 1]
-    handle.remove()
-    assert found["share"] == pytest.approx((digits == others.targets[:, 1]).double().mean().item())
-
-
 # --- probes -------------------------------------------------------------------------------------------------------
 
 
@@ -351,11 +294,8 @@ def everything(context, patched):
 
 
 def test_the_summary_holds_the_numbers_of_the_others(context, patched, everything):
-    prefixes = nines.measure(context)
-    found = summary.collect(*everything, probes.measure(context), prefixes) | {"meaningful": True, "warning": None}
-    tens, through = found["groups"]
-    assert tens["minimal_sets"] == patched[0]["minimal_sets"] and tens["prefix_conflict"] is None
-    assert through["prefix_conflict"] == prefixes["prefix_conflict"][0]
+    found = summary.collect(*everything, probes.measure(context)) | {"meaningful": True, "warning": None}
+    assert found["groups"][0]["minimal_sets"] == patched[0]["minimal_sets"]
     assert [about["head"] for about in found["heads"]] == everything[0]["ranking"]
     for about in found["heads"]:
         flips = [group["heads"][about["head"]]["flips"]["share"] for group in patched]
@@ -418,7 +358,7 @@ def test_statements_are_counted_over_models(context, monkeypatch):
     found = found | {"prunable": found["prunable"] | {"alone": 3, "together": 2}}
     counted = roles.across({"a": found, "b": other, "fails": {"meaningful": False}})
     entry = next(entry for entry in counted if entry["statement"].startswith("fewer heads can go together"))
-    assert entry["holds_in"] == ["a"] and (entry["k"], entry["n"]) == (1, 2)
+    assert entry["holds"] == ["a"] and entry["of"] == 2
     untrained = roles.measure(analysis_models.untrained(), analysis_models.rows())
     assert untrained == {"meaningful": False}
 

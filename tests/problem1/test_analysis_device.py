@@ -9,7 +9,6 @@ from problem1.analysis import (
     ablation,
     attention_maps,
     attention_statistics,
-    carry_through_nines,
     examples,
     exhaustive,
     patching,
@@ -28,7 +27,6 @@ def small(monkeypatch):
         (pruning, "STEPS", 3),
         (pruning, "FRESH", 100),
         (pruning, "DRAWS", 2),
-        (carry_through_nines, "PAIRS", 40),
         (probes, "FITTED_ON", 200),
     ):
         monkeypatch.setattr(module, name, value)
@@ -53,7 +51,6 @@ ANALYSES = {
     "removal": lambda context: pruning.remove_and_fine_tune(context, context.heads[:1]),
     "patching": lambda context: patching.measure(context, make_group(2, target=1, nines=0, count=120)),
     "probes": probes.measure,
-    "nines": carry_through_nines.measure,
 }
 
 

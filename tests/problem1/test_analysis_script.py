@@ -12,7 +12,6 @@ from problem1 import analyze
 from problem1.analysis import (
     ablation,
     attention_maps,
-    carry_through_nines,
     examples,
     exhaustive,
     patching,
@@ -20,7 +19,7 @@ from problem1.analysis import (
 )
 from problem1.analysis.context import Context, sums_of
 from problem1.analysis.examples import parse_sum, select
-from problem1.dataset import every_pair, random_pairs
+from problem1.dataset import Sums, every_pair, random_pairs
 from problem1.generate_data import write_rows
 from problem1.trained import load_model
 from tests.problem1 import analysis_models
@@ -43,7 +42,6 @@ PROMISED = [
     "carry/patching.json",
     "carry/probes.json",
     "carry/probes.png",
-    "carry/nines.json",
     "carry/program.json",
     "carry/summary.json",
     "carry/summary.txt",
@@ -171,7 +169,6 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(tmp_path, monkeyp
     """81 pairs in all, each of which training has shown; and numbers beyond 2^63."""
     for module, name, value in ((exhaustive, "SAMPLES", 200), (patching, "PAIRS", 60)):
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(carry_through_nines, "PAIRS", 20)
     monkeypatch.setattr(probes, "FITTED_ON", 100)
     if num_digits == 19:  # figures of 39 × 39 cells take long
         for module in (attention_maps, examples):
@@ -287,7 +284,9 @@ def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
     assert all(f"writes {digit}" in titles for digit in example["prediction"])
     removed = drawn.axes[-1]  # the digits written without each head, as an ablated model writes them
     assert labels(removed.xaxis) == [short_name(head) for head in context.heads]
-    ablated = by_forward_hook(context.model, sums_of([(45, 55)], 2), {"decoder.0.cross.head0": 0.0}).argmax(-1)[0]
+    written = torch.tensor([[int(digit) for digit in example["prediction"]]])
+    sums = Sums(sums_of([(45, 55)], 2).sources, written)
+    ablated = by_forward_hook(context.model, sums, {"decoder.0.cross.head0": 0.0}).argmax(-1)[0]
     assert example["without_head"]["decoder.0.cross.head0"] == "".join(map(str, ablated.tolist()))
 
 
