@@ -42,8 +42,9 @@ DEFAULTS = {  # the flags of train.py
     "lr": 5e-3,
     "weight_decay": 0.5,
 }
-SHORT = ("d_model", "num_heads", "d_ff", "epochs", "lr", "weight_decay")  # what differs between sizes
-SIZES = [dict(zip(SHORT, size, strict=True)) for size in [(8, 2, 16, 48, 5e-3, 0.05), (6, 2, 12, 96, 5e-3, 0.02)]]
+SMALL = {"epochs": 96, "lr": 1e-2, "weight_decay": 0.02}  # how smaller models are trained
+SIZES = [(8, 2, 16), (6, 3, 12), (6, 3, 8), (5, 5, 12), (5, 5, 8), (4, 4, 16)]  # width, heads, feed-forward
+SIZE = ("d_model", "num_heads", "d_ff")
 CLASSIC_FLAGS = {"d_model": 64, "num_heads": 4, "d_ff": 256, "epochs": 32, "lr": 2e-3}
 
 
@@ -70,7 +71,7 @@ def all_runs(settings: Settings) -> list[jobs.Job]:
         add("place_value", seed, {}, settings.samples)
     for seed in range(settings.other_seeds):
         for size in SIZES:
-            add("place_value, {d_model}, {num_heads}, {d_ff}".format(**size), seed, size, 0)
+            add(f"place_value, {', '.join(map(str, size))}", seed, dict(zip(SIZE, size, strict=True)) | SMALL, 0)
     for seed in range(settings.other_seeds):
         for scheme in CLASSIC:
             for order in ORDERS:
@@ -104,7 +105,10 @@ def by_size(runs: dict[str, dict]) -> list[dict]:
     for measured in runs.values():
         flags, found = measured["settings"]["flags"], measured["proof"]
         if found:
-            size = {name: flags[name] for name in SHORT} | {"parameters": measured["parameters"], "seed": flags["seed"]}
+            size = {name: flags[name] for name in (*SIZE, *SMALL)} | {
+                "parameters": measured["parameters"],
+                "seed": flags["seed"],
+            }
             names = {"local_contexts": "local_contexts", "wrong_local_contexts": "failures"}
             names |= {name: name for name in ("smallest_margin", "proven")}
             out.append(size | {name: found[source] for name, source in names.items()})

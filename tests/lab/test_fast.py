@@ -30,6 +30,11 @@ def case(request):
     return model.eval(), accelerate(copy.deepcopy(model)), inputs
 
 
+@pytest.fixture(autouse=True)
+def small_products_too(monkeypatch):
+    monkeypatch.setattr(fast, "WORTH_IT", 1)
+
+
 @pytest.fixture
 def onednn_calls(monkeypatch):
     """One entry for every product that oneDNN is given."""
@@ -78,6 +83,17 @@ def test_onednn_is_used_where_no_gradient_is_wanted(case, onednn_calls):
         accelerated(*inputs)
     layers = sum(isinstance(module, FastLinear) for module in accelerated.modules())
     assert len(onednn_calls) == layers
+
+
+@needs_onednn
+def test_small_products_stay_with_torch(onednn_calls, monkeypatch):
+    monkeypatch.setattr(fast, "WORTH_IT", 5 * 16 * 8)
+    layer = accelerate(nn.Linear(16, 8))
+    with torch.no_grad():
+        layer(torch.randn(4, 16))
+        assert not onednn_calls
+        layer(torch.randn(5, 16))
+    assert len(onednn_calls) == 1
 
 
 @pytest.mark.parametrize("shape", [(5, 16), (2, 7, 16), (3, 4, 0, 16), (0, 16), (16,), (100, 3, 16)])

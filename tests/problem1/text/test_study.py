@@ -76,7 +76,7 @@ def test_sizes_are_sorted_and_the_smallest_proven_one_is_named(tmp_path, monkeyp
         found = {"local_contexts": 1000, "failures": wrong, "smallest_margin": 3.0 - wrong, "proven": wrong == 0}
         return {"parameters": parameters, "proof": found, "settings": {"flags": study.DEFAULTS | size | {"seed": seed}}}
 
-    small = study.SIZES[0]
+    small = dict(zip(study.SIZE, study.SIZES[0], strict=True)) | study.SMALL
     runs = {"a": measured(small, 0, 500, 7), "b": measured(small, 1, 500, 0), "c": measured({}, 0, 6000, 0)}
     runs["d"] = {"proof": None, "settings": {"flags": study.DEFAULTS}}  # a classic scheme
     found = study.by_size(runs)
