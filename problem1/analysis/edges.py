@@ -84,6 +84,7 @@ class Batch:
         self.generator = torch.Generator().manual_seed(seed)
         self.width, self.digits = sums.sources.shape[1], sums.targets.shape[1]
         self.device = next(model.parameters()).device
+        self.plus_tells = False  # then '+' is no edge: each row keeps its own
 
     def __len__(self) -> int:
         return len(self.sums)
@@ -152,8 +153,10 @@ class Batch:
         memory: in place of the batch's own; it may have more rows, for `edges` to name.
         """
         inputs = self.inputs if inputs is None else inputs
-        if edges is not None and memory is None:  # rows may name any other
-            memory = self.encode(encoder) if encoder else self.memory
+        if memory is None and not encoder:
+            memory = self.memory
+        elif edges is not None and memory is None:  # rows may name any other
+            memory = self.encode(encoder)
         # One memory for each position of the decoder, one after the other: position t attends to the t-th only.
         length = inputs.shape[1]
         mask = torch.eye(length, device=self.device).repeat_interleave(self.width, dim=1)[None, None]
@@ -164,12 +167,12 @@ class Batch:
                 seen = memory.view(-1, memory.shape[-1])[flat.flatten().to(self.device)]
                 seen = seen.view(len(prefix), length * self.width, -1)
                 logits = self.model.decode(prefix, seen, mask, hooks=hooks)
-            elif encoder:
+            elif memory is not None:
+                logits = self.model.decode(prefix, memory[part], hooks=hooks)
+            else:
                 sources = self.sums.sources[part].to(self.device)
                 here = self.model.encode(sources, hooks=self._swap(encoder, part))
                 logits = self.model.decode(prefix, here, hooks=hooks)
-            else:
-                logits = self.model.decode(prefix, self.memory[part], hooks=hooks)
             yield part, logits.argmax(-1).cpu()
 
     def written(self, **replaced) -> Tensor:
@@ -208,9 +211,10 @@ class Batch:
         return torch.arange(len(self))[:, None, None].repeat(1, self.digits, self.digits - 1)
 
     def with_plus(self, rows: Tensor) -> Tensor:
-        """rows [N, T, columns] of each edge -> [N, T, S]; what is seen at '+' comes from random pairs."""
-        plus = torch.stack([self.anything() for _ in range(rows.shape[1])], 1).unsqueeze(2)
-        return torch.cat([rows, plus, rows], 2)
+        """rows [N, T, columns] of each edge -> [N, T, S]; at '+', a random row's if it tells nothing."""
+        count = rows.shape[1]
+        plus = [torch.arange(len(self)) if self.plus_tells else self.anything() for _ in range(count)]
+        return torch.cat([rows, torch.stack(plus, 1).unsqueeze(2), rows], 2)
 
     def edges_like(self, variables: list[list[str]]) -> Tensor:
         """[N, T, columns]: for each edge a random row that agrees on variables[t][column]."""
@@ -238,7 +242,8 @@ class Batch:
             rows[module] = torch.empty(len(self), len(heads), self.width, dtype=torch.long)
             for head, names in enumerate(heads):
                 for position in range(self.width):
-                    name = "nothing" if position == n else names[position % (n + 1)]
+                    plus = EVERYTHING if self.plus_tells else "nothing"
+                    name = plus if position == n else names[position % (n + 1)]
                     same = torch.arange(len(self))
                     rows[module][:, head, position] = (
                         same if name == EVERYTHING else self.resample(self.encoder_values(name, position))
