@@ -179,10 +179,11 @@ class Batch:
         """The digits written, [N, T]; keywords as in `parts`."""
         return torch.cat([digits for _, digits in self.parts(**replaced)])
 
-    def suffices(self, digit: int | None = None, **replaced) -> tuple[bool, float]:
+    def suffices(self, digit: int | None = None, before: float = 1.0, **replaced) -> tuple[bool, float]:
         """Do as many answers (or as many of one digit) stay right as BAR asks for? And the share that is right.
 
-        It ends as soon as there are too many errors: the share is then of the rows seen so far.
+        They are compared with the run without replacements, or with the share `before` if that is less. It ends as
+        soon as there are too many errors: the share is then of the rows seen so far.
         """
         targets = self.sums.targets
 
@@ -190,11 +191,11 @@ class Batch:
             right = written == targets[part, : written.shape[1]]
             return right.all(1) if digit is None else right[:, digit]
 
-        allowed = (~right(self.recorded[2], slice(None))).sum() + (1 - BAR) * len(self)
+        before = min(before, right(self.recorded[2], slice(None)).double().mean().item())
         wrong = seen = 0
         for part, written in self.parts(**replaced):
             wrong, seen = wrong + int((~right(written, part)).sum()), seen + len(written)
-            if wrong > allowed:
+            if wrong > (1 - before + 1 - BAR) * len(self):
                 return False, 1 - wrong / seen
         return True, 1 - wrong / seen
 
@@ -312,33 +313,33 @@ def search_edges(batch: Batch) -> list[list[dict]]:
 def search_encoder(batch: Batch) -> dict[str, list[list[str]]]:
     """{module: [heads][columns] the coarsest variable that suffices}, with all before it in place.
 
-    From the first layer to the last: a whole layer, a whole head, then one column of it.
+    From the first layer to the last: a whole layer, a whole head, then one column of it. Each step may cost as many
+    answers as BAR allows: else the first would use up what the last may cost.
     """
     chosen: dict[str, list[list[str]]] = {}
-    columns = batch.digits - 1
+    columns, before = batch.digits - 1, 1.0
 
     def enough(module: str, heads: list[list[str]]) -> bool:
-        return batch.suffices(encoder=batch.encoder_like(chosen | {module: heads}))[0]
+        nonlocal before
+        found, share = batch.suffices(before=before, encoder=batch.encoder_like(chosen | {module: heads}))
+        if found:
+            chosen[module], before = heads, share
+        return found
 
     for module in batch.modules("encoder"):
-        count = batch.recorded[1][module].shape[1]
-        nothing = [["nothing"] * columns for _ in range(count)]
-        if not enough(module, nothing):
-            heads = [[EVERYTHING] * columns for _ in range(count)]
-            for head in range(count):
-                trial = heads[:head] + [nothing[0]] + heads[head + 1 :]
-                if enough(module, trial):
-                    heads = trial
-                    continue
-                for k in range(columns):
-                    for name in ENCODER_VARIABLES:
-                        line = [*heads[head][:k], name, *heads[head][k + 1 :]]
-                        trial = [*heads[:head], line, *heads[head + 1 :]]
-                        if enough(module, trial):
-                            heads = trial
-                            break
-            nothing = heads
-        chosen[module] = nothing
+        nothing = ["nothing"] * columns
+        heads = [[EVERYTHING] * columns for _ in range(batch.recorded[1][module].shape[1])]
+        chosen[module] = heads
+        if enough(module, [nothing] * len(heads)):
+            continue
+        for head in range(len(heads)):
+            if enough(module, [*chosen[module][:head], nothing, *heads[head + 1 :]]):
+                continue
+            for k in range(columns):
+                for name in ENCODER_VARIABLES:
+                    line = [*chosen[module][head][:k], name, *heads[head][k + 1 :]]
+                    if enough(module, [*chosen[module][:head], line, *heads[head + 1 :]]):
+                        break
     return chosen
 
 

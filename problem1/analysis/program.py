@@ -222,6 +222,9 @@ def extract(batch: Batch, fitted: Batch) -> dict:
     program, table = read_program(fitted)
     plus = batch.written(edges=batch.with_plus(batch.own())) == batch.sums.targets
     batch.plus_tells = not batch.suffices(edges=batch.with_plus(batch.own()))[0]
+    first_layer = batch.modules("encoder")[0]
+    heads = [["nothing"] * (batch.digits - 1)] * batch.recorded[1][first_layer].shape[1]
+    without = batch.written(encoder=batch.encoder_like({first_layer: heads})) == batch.sums.targets
     return {
         "bar": BAR,
         "searched_on": len(batch),
@@ -230,6 +233,7 @@ def extract(batch: Batch, fitted: Batch) -> dict:
         "encoder": search_encoder(batch),
         "decoder_self": search_self(batch),
         "plus": proportion(plus.all(1)) | {"tells": batch.plus_tells},
+        "first_encoder_layer_random": proportion(without.all(1)),
         "program": program.as_json(),
         "cases": table,
         "direction": direction(batch),
