@@ -84,6 +84,7 @@ class Batch:
         self.generator = torch.Generator().manual_seed(seed)
         self.width, self.digits = sums.sources.shape[1], sums.targets.shape[1]
         self.device = next(model.parameters()).device
+        self.plus_tells = False  # then '+' is no edge: each row keeps its own
 
     def __len__(self) -> int:
         return len(self.sums)
@@ -152,8 +153,10 @@ class Batch:
         memory: in place of the batch's own; it may have more rows, for `edges` to name.
         """
         inputs = self.inputs if inputs is None else inputs
-        if edges is not None and memory is None:  # rows may name any other
-            memory = self.encode(encoder) if encoder else self.memory
+        if memory is None and not encoder:
+            memory = self.memory
+        elif edges is not None and memory is None:  # rows may name any other
+            memory = self.encode(encoder)
         # One memory for each position of the decoder, one after the other: position t attends to the t-th only.
         length = inputs.shape[1]
         mask = torch.eye(length, device=self.device).repeat_interleave(self.width, dim=1)[None, None]
@@ -164,22 +167,23 @@ class Batch:
                 seen = memory.view(-1, memory.shape[-1])[flat.flatten().to(self.device)]
                 seen = seen.view(len(prefix), length * self.width, -1)
                 logits = self.model.decode(prefix, seen, mask, hooks=hooks)
-            elif encoder:
+            elif memory is not None:
+                logits = self.model.decode(prefix, memory[part], hooks=hooks)
+            else:
                 sources = self.sums.sources[part].to(self.device)
                 here = self.model.encode(sources, hooks=self._swap(encoder, part))
                 logits = self.model.decode(prefix, here, hooks=hooks)
-            else:
-                logits = self.model.decode(prefix, self.memory[part], hooks=hooks)
             yield part, logits.argmax(-1).cpu()
 
     def written(self, **replaced) -> Tensor:
         """The digits written, [N, T]; keywords as in `parts`."""
         return torch.cat([digits for _, digits in self.parts(**replaced)])
 
-    def suffices(self, digit: int | None = None, **replaced) -> tuple[bool, float]:
+    def suffices(self, digit: int | None = None, before: float = 1.0, **replaced) -> tuple[bool, float]:
         """Do as many answers (or as many of one digit) stay right as BAR asks for? And the share that is right.
 
-        It ends as soon as there are too many errors: the share is then of the rows seen so far.
+        They are compared with the run without replacements, or with the share `before` if that is less. It ends as
+        soon as there are too many errors: the share is then of the rows seen so far.
         """
         targets = self.sums.targets
 
@@ -187,11 +191,11 @@ class Batch:
             right = written == targets[part, : written.shape[1]]
             return right.all(1) if digit is None else right[:, digit]
 
-        allowed = (~right(self.recorded[2], slice(None))).sum() + (1 - BAR) * len(self)
+        before = min(before, right(self.recorded[2], slice(None)).double().mean().item())
         wrong = seen = 0
         for part, written in self.parts(**replaced):
             wrong, seen = wrong + int((~right(written, part)).sum()), seen + len(written)
-            if wrong > allowed:
+            if wrong > (1 - before + 1 - BAR) * len(self):
                 return False, 1 - wrong / seen
         return True, 1 - wrong / seen
 
@@ -208,9 +212,10 @@ class Batch:
         return torch.arange(len(self))[:, None, None].repeat(1, self.digits, self.digits - 1)
 
     def with_plus(self, rows: Tensor) -> Tensor:
-        """rows [N, T, columns] of each edge -> [N, T, S]; what is seen at '+' comes from random pairs."""
-        plus = torch.stack([self.anything() for _ in range(rows.shape[1])], 1).unsqueeze(2)
-        return torch.cat([rows, plus, rows], 2)
+        """rows [N, T, columns] of each edge -> [N, T, S]; at '+', a random row's if it tells nothing."""
+        count = rows.shape[1]
+        plus = [torch.arange(len(self)) if self.plus_tells else self.anything() for _ in range(count)]
+        return torch.cat([rows, torch.stack(plus, 1).unsqueeze(2), rows], 2)
 
     def edges_like(self, variables: list[list[str]]) -> Tensor:
         """[N, T, columns]: for each edge a random row that agrees on variables[t][column]."""
@@ -238,7 +243,8 @@ class Batch:
             rows[module] = torch.empty(len(self), len(heads), self.width, dtype=torch.long)
             for head, names in enumerate(heads):
                 for position in range(self.width):
-                    name = "nothing" if position == n else names[position % (n + 1)]
+                    plus = EVERYTHING if self.plus_tells else "nothing"
+                    name = plus if position == n else names[position % (n + 1)]
                     same = torch.arange(len(self))
                     rows[module][:, head, position] = (
                         same if name == EVERYTHING else self.resample(self.encoder_values(name, position))
@@ -307,33 +313,33 @@ def search_edges(batch: Batch) -> list[list[dict]]:
 def search_encoder(batch: Batch) -> dict[str, list[list[str]]]:
     """{module: [heads][columns] the coarsest variable that suffices}, with all before it in place.
 
-    From the first layer to the last: a whole layer, a whole head, then one column of it.
+    From the first layer to the last: a whole layer, a whole head, then one column of it. Each step may cost as many
+    answers as BAR allows: else the first would use up what the last may cost.
     """
     chosen: dict[str, list[list[str]]] = {}
-    columns = batch.digits - 1
+    columns, before = batch.digits - 1, 1.0
 
     def enough(module: str, heads: list[list[str]]) -> bool:
-        return batch.suffices(encoder=batch.encoder_like(chosen | {module: heads}))[0]
+        nonlocal before
+        found, share = batch.suffices(before=before, encoder=batch.encoder_like(chosen | {module: heads}))
+        if found:
+            chosen[module], before = heads, share
+        return found
 
     for module in batch.modules("encoder"):
-        count = batch.recorded[1][module].shape[1]
-        nothing = [["nothing"] * columns for _ in range(count)]
-        if not enough(module, nothing):
-            heads = [[EVERYTHING] * columns for _ in range(count)]
-            for head in range(count):
-                trial = heads[:head] + [nothing[0]] + heads[head + 1 :]
-                if enough(module, trial):
-                    heads = trial
-                    continue
-                for k in range(columns):
-                    for name in ENCODER_VARIABLES:
-                        line = [*heads[head][:k], name, *heads[head][k + 1 :]]
-                        trial = [*heads[:head], line, *heads[head + 1 :]]
-                        if enough(module, trial):
-                            heads = trial
-                            break
-            nothing = heads
-        chosen[module] = nothing
+        nothing = ["nothing"] * columns
+        heads = [[EVERYTHING] * columns for _ in range(batch.recorded[1][module].shape[1])]
+        chosen[module] = heads
+        if enough(module, [nothing] * len(heads)):
+            continue
+        for head in range(len(heads)):
+            if enough(module, [*chosen[module][:head], nothing, *heads[head + 1 :]]):
+                continue
+            for k in range(columns):
+                for name in ENCODER_VARIABLES:
+                    line = [*chosen[module][head][:k], name, *heads[head][k + 1 :]]
+                    if enough(module, [*chosen[module][:head], line, *heads[head + 1 :]]):
+                        break
     return chosen
 
 

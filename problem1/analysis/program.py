@@ -27,10 +27,10 @@ FITTED_ON = 24_300  # contradictory inputs of each kind from which the program i
 NINES = 0.35  # so often one of their columns sums to 9, where most of the program shows
 DESCRIBES = 0.9  # a program that predicts fewer answers than this does not describe the model
 SCRUBS = {
-    "edges": "the 12 edges",
-    "decoder_self": "the decoder's self-attention",
-    "encoder": "the encoder's heads",
-    "everything": "all of them at once",
+    "edges": "edges",
+    "decoder_self": "decoder self-attention",
+    "encoder": "encoder heads",
+    "everything": "all at once",
 }
 FORMS = {
     "three_fitting": "three columns that fit together",
@@ -220,6 +220,11 @@ def _counted(right: Tensor) -> dict:
 def extract(batch: Batch, fitted: Batch) -> dict:
     """Variables of edges, encoder and self-attention, and the program."""
     program, table = read_program(fitted)
+    plus = batch.written(edges=batch.with_plus(batch.own())) == batch.sums.targets
+    batch.plus_tells = not batch.suffices(edges=batch.with_plus(batch.own()))[0]
+    first_layer = batch.modules("encoder")[0]
+    heads = [["nothing"] * (batch.digits - 1)] * batch.recorded[1][first_layer].shape[1]
+    without = batch.written(encoder=batch.encoder_like({first_layer: heads})) == batch.sums.targets
     return {
         "bar": BAR,
         "searched_on": len(batch),
@@ -227,7 +232,8 @@ def extract(batch: Batch, fitted: Batch) -> dict:
         "edges": search_edges(batch),
         "encoder": search_encoder(batch),
         "decoder_self": search_self(batch),
-        "plus": proportion((batch.written(edges=batch.with_plus(batch.own())) == batch.sums.targets).all(1)),
+        "plus": proportion(plus.all(1)) | {"tells": batch.plus_tells},
+        "first_encoder_layer_random": proportion(without.all(1)),
         "program": program.as_json(),
         "cases": table,
         "direction": direction(batch),
@@ -236,6 +242,7 @@ def extract(batch: Batch, fitted: Batch) -> dict:
 
 def check(batch: Batch, found: dict, counts: dict[str, Count]) -> None:
     """All scrubs and interchanges on one batch."""
+    batch.plus_tells = found["plus"]["tells"]
     targets, program = batch.sums.targets, Program.from_json(found["program"])
     variables = [[edge["variable"] for edge in line] for line in found["edges"]]
     encoder, decoder = batch.encoder_like(found["encoder"]), batch.self_like(found["decoder_self"])
@@ -311,24 +318,27 @@ def findings(results: dict) -> str:
     if results["program"] is None:
         return f"not read off: only for operands of up to {EXHAUSTIVE_DIGITS} digits"
 
-    def count(entry: dict) -> str:
-        return f"{entry['wrong']:,} of {entry['n']:,} wrong"
+    def wrong(entry: dict) -> str:
+        return f"{entry['wrong']:,} of {entry['n']:,}"
 
-    scrubs = "; ".join(f"{text}: {count(results['scrubs'][name])}" for name, text in SCRUBS.items())
-    forms = "; ".join(
-        f"{text}: {count(entry)} ({entry['informative']['wrong']:,} of {entry['informative']['n']:,} contradictory)"
-        for name, text in FORMS.items()
-        for entry in [results["interchange"][name]]
-    )
-    control = results["control_random_edges"]
-    described = results["interchange"]["three_fitting"]["share"] >= DESCRIBES
+    scrubs, forms, control = results["scrubs"], results["interchange"], results["control_random_edges"]
+    twelve = forms["twelve_any"]
+    directions = [
+        f"{edge} " + ", ".join(f"{name} {100 * (cell['share'] or 0):.1f}%" for name, cell in entry.items())
+        for edge, entry in results["direction"].items()
+    ]
+    described = forms["three_fitting"]["share"] >= DESCRIBES
     return "\n".join(
         [
             *([] if described else ["WARNING: the program does not describe this model, see below."]),
             *results["lines"],
-            f"the program itself: {count(results['program_right'])}",
-            f"replaced, agreeing on the variable alone: {scrubs}",
-            f"columns of other pairs, against the program: {forms}",
+            f"wrong by the program: {wrong(results['program_right'])} sums",
+            "wrong with replacements that agree on the variable alone: "
+            + "; ".join(f"{text} {wrong(scrubs[name])}" for name, text in SCRUBS.items()),
+            "not what the program says: " + "; ".join(f"{text} {wrong(forms[name])}" for name, text in FORMS.items()),
+            f"    where variables contradict each other: {wrong(forms['three_any']['informative'])} and "
+            f"{wrong(twelve['informative'])}; if the first digit fits its column: {wrong(twelve['first_digit_fits'])}",
             f"control, all edges from random pairs: {control['n'] - control['wrong']:,} of {control['n']:,} right",
+            f"carry changed by one direction of a column's memory: {'; '.join(directions) or 'not measured'}",
         ]
     )

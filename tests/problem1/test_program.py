@@ -132,8 +132,11 @@ def test_what_comes_from_the_row_itself_changes_nothing(batch):
     rows = {name: own[:, None, None].expand(-1, *shape) for name, shape in shapes.items() if "cross" not in name}
     encoder = {name: value for name, value in rows.items() if "encoder" in name}
     decoder = {name: value for name, value in rows.items() if "decoder" in name}
-    for replaced in ({"edges": edges}, {"encoder": encoder}, {"decoder": decoder}):
+    for replaced in ({"edges": edges}, {"encoder": encoder}, {"decoder": decoder}, {"memory": batch.memory}):
         assert (batch.written(**replaced) == plain).all()
+    other = batch.anything()
+    elsewhere = batch.written(inputs=batch.inputs[other], memory=batch.memory[other])
+    assert (elsewhere == plain[other]).all()
     assert (batch.written(edges=edges, encoder=encoder, decoder=decoder) == plain).all()
 
 
@@ -208,7 +211,7 @@ def test_committed_numbers_hold_on_other_pairs(committed):
 
 def test_statements_count_models(measured, tmp_path):
     other = json.loads(json.dumps(measured))
-    other["plus"]["share"], other["edges"][2][0]["variable"] = 0.5, "sum"
+    other["plus"]["tells"], other["edges"][2][0]["variable"] = True, "sum"
     text = statements.write(tmp_path / "statements.json", {"one": measured, "other": other})
     written = json.loads((tmp_path / "statements.json").read_text())
     table = {row["statement"]: row for row in written["statements"]}
