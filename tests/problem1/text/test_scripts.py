@@ -140,7 +140,9 @@ def test_a_sum_longer_than_the_positions_of_a_model_is_refused(tmp_path):
 
 @pytest.fixture
 def small_proof(monkeypatch):
-    monkeypatch.setattr(proof, "run", partial(proof.run, digits=(0, 1, 9), far=60))  # the whole takes a minute
+    monkeypatch.setattr(
+        proof, "run", partial(proof.run, digits=(0, 1, 9), far=60, exp_step=4096)
+    )  # the whole takes a minute
 
 
 def run_analysis(path, data, folder) -> None:

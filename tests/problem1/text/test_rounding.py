@@ -1,0 +1,178 @@
+"""The theorem on the committed model: evaluations lie inside their radii, and faults in a certificate are refused."""
+
+import copy
+import pickle
+import zipfile
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from lab.rounding import UNITS, Rounding
+from problem1.text import check_proof, proof
+from problem1.text.local_contexts import DIGITS, every_local_context, right_symbols
+from problem1.text.place_value import PlaceValueTransformer
+from problem1.text.rounding import bound
+from problem1.text.trained import MODEL, load_model
+
+FEW = (0, 1, 9)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model(MODEL)[0]
+
+
+def certificate(model, digits) -> dict:
+    contexts = torch.tensor(list(every_local_context(digits)))
+    found = proof.certify(model, contexts, exp_step=4096)[1]
+    holds = {name: claim["holds"] for name, claim in found["rounding"].items()}
+    return found | {
+        "proven": holds["float64"],
+        "proven_in_float32": holds["float32"],
+        "local_contexts": len(contexts),
+    }
+
+
+@pytest.fixture(scope="module")
+def few(model):
+    return certificate(model, FEW)
+
+
+def test_the_whole_theorem_holds_and_is_checked_again(model):
+    """All 254,190 local contexts, both precisions, by two implementations."""
+    stated = certificate(model, DIGITS)
+    assert stated["proven"] and stated["proven_in_float32"] and stated["local_contexts"] == 254_190
+    assert stated["rounding"]["float64"]["largest_radius"] < 1e-6
+    check_proof.check(stated, check_proof.read_weights(MODEL))
+
+
+def test_what_comes_next_is_what_the_sums_say(model):
+    expected = every_local_context(FEW)
+    assert check_proof.enumerate_contexts(FEW) == dict(
+        zip(expected, right_symbols(torch.tensor(list(expected))).tolist(), strict=True)
+    )
+
+
+def in_another_order(model: PlaceValueTransformer, seed: int) -> PlaceValueTransformer:
+    """The same function, with the hidden units of its feed-forward layers and its heads in another order."""
+    model = copy.deepcopy(model)
+    generator = torch.Generator().manual_seed(seed)
+    for layer in (*model.encoder, *model.decoder):
+        order = torch.randperm(layer.feed_forward.inner.out_features, generator=generator)
+        for part in (layer.feed_forward.inner.weight, layer.feed_forward.inner.bias):
+            part.data = part.data[order]
+        layer.feed_forward.outer.weight.data = layer.feed_forward.outer.weight.data[:, order]
+    return model
+
+
+@pytest.mark.parametrize("precision", [*UNITS])
+@torch.no_grad()
+def test_evaluations_in_other_orders_and_libraries_lie_inside(model, precision):
+    expected = every_local_context(FEW)
+    contexts = torch.tensor(list(expected))
+    found = bound(model, contexts, right_symbols(contexts), UNITS[precision])
+    places, dtype = proof.Places(contexts), torch.float64 if precision == "float64" else torch.float32
+    for seed in range(3):
+        steps, _, logits = proof.run_on(in_another_order(model, seed).to(dtype), list(expected.values()))
+        index, known = places.find(steps)
+        distance = (logits[known].double() - found.logits[index]).abs().amax(1)
+        assert (distance <= found.logit_radius[index]).all() and distance.max() > 0
+    weights = {name: weight.astype(float) for name, weight in check_proof.read_weights(MODEL).items()}
+    right = right_symbols(contexts).numpy()
+    above, _ = check_proof.Bounds(weights, UNITS[precision]).model(contexts.numpy(), right)
+    finite = np.isfinite(above)
+    assert (np.abs(above[finite] - found.above.numpy()[finite]) <= found.radius.numpy()[finite]).all()
+
+
+def test_a_bound_that_leaves_something_out_is_noticed(model, monkeypatch):
+    """Planted in the prover: a bias is forgotten, rounding is taken for smaller. Then evaluations lie outside."""
+    run = partial(proof.run, model, digits=FEW, far=20, exp_step=4096)
+    assert run()["proven"]
+    linear = Rounding.linear
+
+    def without_bias(self, x, module, heads=None):
+        other = copy.deepcopy(module)
+        other.bias.data.zero_()
+        return linear(self, x, other, heads)
+
+    monkeypatch.setattr(Rounding, "linear", without_bias)
+    assert not run()["proven"]
+    monkeypatch.setattr(Rounding, "linear", linear)
+    monkeypatch.setitem(UNITS, "float32", 2.0**-50)
+    assert not run()["proven_in_float32"]
+
+
+def test_faults_in_a_certificate_are_refused(few, capsys):
+    weights = check_proof.read_weights(MODEL)
+    check_proof.check(few, weights, FEW)
+
+    def refused(words: str, **changes) -> None:
+        with pytest.raises(ValueError, match=words):
+            check_proof.check(few | changes, weights, FEW)
+
+    def claim(precision: str, **changes) -> dict:
+        return few["rounding"] | {precision: few["rounding"][precision] | changes}
+
+    for precision, found in few["rounding"].items():
+        refused("radius", rounding=claim(precision, largest_radius=found["largest_radius"] * 0.998))
+        refused("reserve", rounding=claim(precision, smallest_reserve=found["smallest_reserve"] * 1.002))
+        share = found["largest_share_of_a_difference"] * 0.998
+        refused("share", rounding=claim(precision, largest_share_of_a_difference=share))
+    refused("not proven", rounding=claim("float64", holds=False))
+    refused("not proven", rounding=claim("float32", holds=False))
+    refused("assumptions", assumptions=few["assumptions"][:-1])
+    refused("assumptions", assumptions=[*few["assumptions"][:-1], "Nothing."])
+    refused("local contexts", local_contexts=few["local_contexts"] - 1)
+    refused("local contexts", contexts_sha256="0" * 64)
+    refused("fingerprint", fingerprint=few["fingerprint"] | {"sha256": "0" * 64})
+    refused("fingerprint", fingerprint=few["fingerprint"] | {"grid": 2.0**-40})
+    refused("exp", exp=few["exp"] | {"largest_error_in_ulp": {"torch": 4.5}})
+    refused("exp", exp=few["exp"] | {"from": -1})
+
+    changed = weights | {"output.bias": weights["output.bias"] + np.float32(1e-6)}
+    with pytest.raises(ValueError, match="other weights"):
+        check_proof.check(few, changed, FEW)
+    with pytest.raises(ValueError, match="local contexts"):  # fewer were proven than there are
+        check_proof.check(few, weights, (0, 1, 2, 9))
+
+
+def test_a_wrong_weight_is_refused_even_with_its_own_digest(few):
+    """What the margins were computed from decides, not a digest."""
+    weights = dict(check_proof.read_weights(MODEL))
+    weights["decoder.0.feed_forward.inner.weight"] = weights["decoder.0.feed_forward.inner.weight"] * np.float32(0.9)
+    model = load_model(MODEL)[0]
+    model.load_state_dict({name: torch.from_numpy(weight.copy()) for name, weight in weights.items()})
+    with pytest.raises(ValueError, match=r"stated|fingerprint"):
+        check_proof.check(few | {"weights_sha256": proof.digest_of_weights(model)}, weights, FEW)
+
+
+def test_the_checkpoint_is_read_without_torch_and_without_running_anything(tmp_path):
+    weights, state = check_proof.read_weights(MODEL), torch.load(MODEL, weights_only=True)["model"]
+    assert list(weights) == list(state)
+    assert all(np.array_equal(weights[name], state[name].numpy()) for name in state)
+    with zipfile.ZipFile(tmp_path / "bad.pth", "w") as archive:
+        archive.writestr("bad/data.pkl", pickle.dumps({"model": print}))
+    with pytest.raises(ValueError, match="wants"):
+        check_proof.read_weights(tmp_path / "bad.pth")
+
+
+def test_the_script_refuses_with_exit_code_1(script, tmp_path):
+    result = script("problem1/text/check_proof.py", tmp_path)
+    assert result.returncode == 1 and "refused" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_every_evaluation_has_the_fingerprint(model):
+    contexts = torch.tensor(list(every_local_context(FEW)))
+    found = bound(model, contexts, right_symbols(contexts), UNITS["float64"])
+    stamp = proof.fingerprint(contexts, found)
+    for seed in range(3):
+        moved = found.above + found.radius * (
+            2 * torch.rand(found.above.shape, generator=torch.Generator().manual_seed(seed)) - 1
+        )
+        assert (
+            proof.fingerprint(contexts, found._replace(above=moved, radius=found.radius * 0))["grid"] <= stamp["grid"]
+        )
+        margins = moved.amin(1)[proof.codes(contexts).argsort()]
+        assert proof._sha256((margins / stamp["grid"] + 0.5).floor().int()) == stamp["sha256"]
