@@ -183,7 +183,7 @@
     evaluate(interventions(), drawAccuracy, (right) => {
       if (!state.off.size) baseline = right;
       drawAccuracy(right);
-      announce(`accuracy over ${whole(ROWS.length)} sums: ${percent(byClass(right)[0][0] / ROWS.length)}`);
+      announce(`accuracy over ${whole(ROWS.length)} sums: ${percent(byClass(right)[0][0] / ROWS.length)}`, "accuracy");
     });
   }
 

@@ -8,6 +8,7 @@ the rounded models are evaluated again here, and the page shows these numbers be
 """
 
 import base64
+import hashlib
 import io
 import json
 import re
@@ -179,6 +180,18 @@ def carry_group(group: dict) -> dict:
     }
 
 
+def facts_of_engine(packed: dict) -> dict | None:
+    """What every_sum.py found, if it was for these weights"""
+    path = HERE / "every_sum.json"
+    found = needed(path) if path.is_file() else {}
+    return found if found.get("weights") == weights_digest(packed["tensors"]) else None
+
+
+def weights_digest(tensors: dict) -> str:
+    """16 hex digits that tell these weights from any others"""
+    return hashlib.sha256(json.dumps(tensors, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def facts_of_text(folder: Path) -> dict:
     proof = needed(folder / "text/proof.json")
     return {key: value for key, value in proof.items() if key not in ("margin_histogram", "argument")}
@@ -227,6 +240,10 @@ def as_script(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
+def source(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
 def page(settings: Settings) -> str:
     digits, model = addition_model(settings.results1)
     paths = {f"course/{scheme}": settings.results2 / scheme / "best_model.pth" for scheme in SCHEMES}
@@ -238,14 +255,14 @@ def page(settings: Settings) -> str:
     facts = {
         "addition": facts_of_addition(settings.results1, model),
         "text": facts_of_text(settings.results1),
+        "every_sum": facts_of_engine(digits),
         "sorting": facts_of_sorting(settings.results2, classifiers),
     }
     fields = {
-        "style": (HERE / "style.css").read_text(encoding="utf-8"),
-        "tools": (HERE / "tools.js").read_text(encoding="utf-8"),
-        "engine": (HERE / "engine.js").read_text(encoding="utf-8"),
-        "worker": (HERE / "worker.js").read_text(encoding="utf-8"),
-        "panels": "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in PARTS),
+        "style": source("style.css"),
+        **{name: source(f"{name}.js") for name in ("engine", "tools", "worker")},
+        "models_code": source("models.js"),
+        "panels": "\n".join(source(f"{part}.js") for part in PARTS),
         "models": as_script(models),
         "facts": as_script(facts),
         "figures": "\n".join(
@@ -253,8 +270,7 @@ def page(settings: Settings) -> str:
             for name, text in FIGURES.items()
         ),
     }
-    template = (HERE / "page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], source("page.html"))
 
 
 IN_PAGE = {f"course/{scheme}" for scheme in SCHEMES} | {"strict/window"}

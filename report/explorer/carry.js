@@ -97,7 +97,7 @@
   }
 
   const scale = (moved) =>
-    s("svg", { viewBox: "0 0 540 44", role: "img", "aria-label": `logit difference: ${percent(moved, 0)} of the way from the clean to the corrupted run`, style: "max-width:34rem;display:block" },
+    s("svg", { viewBox: "0 0 540 44", class: "chart", role: "img", "aria-label": `logit difference: ${percent(moved, 0)} of the way from the clean to the corrupted run` },
       s("line", { class: "axis", x1: 40, x2: 500, y1: 14, y2: 14 }), s("text", { x: 40, y: 36, "text-anchor": "middle" }, "clean (0)"),
       s("text", { x: 500, y: 36, "text-anchor": "middle" }, "corrupted (1)"),
       s("line", { class: "axis", x1: 40, x2: 40, y1: 9, y2: 19 }), s("line", { class: "axis", x1: 500, x2: 500, y1: 9, y2: 19 }),
@@ -225,7 +225,8 @@
     }
     const group = kind();
     circuit.disabled = !group;
-    circuit.textContent = group ? `Patch the ${group.circuit.heads.length} heads of the report's circuit` : "The report has no circuit for this pair";
+    const size = group && group.circuit.heads.length;
+    circuit.textContent = group ? `Patch the ${size === 1 ? "head" : `${size} heads`} of the report's circuit` : "The report has no circuit for this pair";
     makeGrids();
     drawResult();
     drawMap();

@@ -38,9 +38,10 @@ def double():
 @pytest.fixture(scope="module")
 def javascript():
     context = mini_racer.MiniRacer()
-    context.eval((build.HERE / "engine.js").read_text())
+    for name in ("engine", "models", "tools"):
+        context.eval(build.source(f"{name}.js"))
     context.eval(
-        """const models = {}, call = (body, input) => JSON.stringify(new Function("input", "m", "with_record", body)(input, models));
+        """const models = {}, call = (body, input) => JSON.stringify(new Function("input", "m", body)(input, models));
         const list = (x, n = x.length) => Array.from(x.subarray(0, n));"""
     )
 
@@ -109,7 +110,7 @@ def test_sine_and_cosine(javascript, x):
 
 @given(st.binary(max_size=200))
 def test_fingerprint(javascript, content):
-    assert javascript("return Engine.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
+    assert javascript("return Tools.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
 
 
 RUN = """
