@@ -115,7 +115,7 @@ def sorting_model(path: Path) -> tuple[dict, torch.nn.Module]:
         settings["max_len"] = min(span, settings["max_len"])
     texts, values = rounded(content["model"])
     model = checkpoint.rebuild(sorting_trained.build, {"settings": settings, "model": values}, path).eval()
-    more = {"pooling": sorting_trained.PROTOCOLS[settings["protocol"]].pooling}
+    more = {"pooling": model.pooling, "gain": getattr(model.scheme, "GAIN", 1.0)}  # of a trained bias
     if settings["encoding"] == "t5":
         more["bucket_starts"] = bucket_starts()
     return {"kind": "sorting", "settings": settings | more, "tensors": texts}, model
@@ -145,7 +145,7 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
         raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
     a, b = (sum(column * 10**power for power, column in enumerate(x.T.flip(0))) for x in rows.operands())
     outputs = InterventionRunner(model, rows).recorded.outputs
-    means = {head: {"shape": list(o.shape[1:]), "f32": base64_of(o.mean(0).numpy(), "<f4")} for head, o in outputs.items()}
+    means = exact({head: outputs[head].mean(0) for head in model.head_names()})
     return {
         "verification": {key: verification[key] for key in ("pairs", "errors", "exhaustive", "smallest_margin")},
         "rows": torch.stack([a, b], 1)[:ROWS].tolist(),
@@ -153,7 +153,8 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
         "class_names": CARRY_CLASSES,
         "means": means,
         "ablation": {
-            head: {kind: entry[kind]["accuracy"] for kind in ("zero", "mean")} for head, entry in ablation["heads"].items()
+            head: {kind: ablation["heads"][head][kind]["accuracy"] for kind in ("zero", "mean")}
+            for head in model.head_names()
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
         "groups": [carry_group(group) for group in needed(folder / "carry/patching.json")["groups"] if group["pairs"]],
@@ -169,9 +170,7 @@ def carry_group(group: dict) -> dict:
     return {
         **{key: group[key] for key in ("name", "target", "digit", "nines", "pairs")},
         "example": [re.findall(r"\d+", text)[:2] for text in group["example"]],
-        "flips": {head: entry["flips"]["share"] for head, entry in group["heads"].items()},
         "moved": {head: round(entry["logit_difference"], 4) for head, entry in group["heads"].items()},
-        "positions": {head: [round(value, 4) for value in line] for head, line in group["positions"].items()},
         "circuit": {
             "heads": found["heads"],
             "sufficiency": found["sufficiency"],

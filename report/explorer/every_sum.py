@@ -65,7 +65,12 @@ def main(settings: Settings) -> None:
         errors, smallest = errors + wrong, min(smallest, margin)
     context.close()
     pairs = (end - low) * (high + 1 - low)
-    found = {"pairs": pairs, "errors": errors, "smallest_margin": smallest, "weights": build.weights_digest(packed["tensors"])}
+    found = {
+        "pairs": pairs,
+        "errors": errors,
+        "smallest_margin": smallest,
+        "weights": build.weights_digest(packed["tensors"]),
+    }
     write_json(settings.output, found)
     print(f"{settings.output}: {pairs:,} sums, {errors:,} wrong, smallest logit margin {smallest:.3f}")
 

@@ -289,7 +289,7 @@ Object.assign(Engine, (() => {
         for (let h = 0; h < heads; h++) for (let o = 1 - T; o < T; o++) bias[h * (2 * T - 1) + o + T - 1] = f(h, o);
         return bias;
       };
-      const table = weights["scheme.table"];
+      const table = weights["scheme.table"], { gain } = this.settings;
       if (scheme === "alibi") {
         const slope = Array.from({ length: heads }, (_, h) => exp((-8 * (h + 1) * Math.LN2) / heads));
         set((h, o) => -Math.abs(o) * slope[h]);
@@ -298,11 +298,11 @@ Object.assign(Engine, (() => {
       if (scheme === "t5") {
         const starts = this.settings.bucket_starts, side = starts.length; // the first distance of each bucket
         const bucket = (o) => starts.findLastIndex((start) => start <= Math.abs(o)) + (o > 0 ? side : 0);
-        return { ...SEE_ALL(T), bias: set((h, o) => table[bucket(o) * heads + h]) };
+        return { ...SEE_ALL(T), bias: set((h, o) => gain * table[bucket(o) * heads + h]) };
       }
       if (scheme === "window") {
         const size = table.length / heads, reach = (size - 1) / 2;
-        set((h, o) => table[h * size + Math.max(-reach, Math.min(reach, o)) + reach]);
+        set((h, o) => gain * table[h * size + Math.max(-reach, Math.min(reach, o)) + reach]);
         return { from: (h, i) => Math.max(0, i - reach), to: (h, i) => Math.min(T, i + reach + 1), bias };
       }
       return this.settings.causal ? CAUSAL : SEE_ALL(T);

@@ -1,6 +1,6 @@
 """report/explorer.png, the picture of the page in README.md, from report/explorer.html in Debian's chromium.
 
-    python report/explorer/screenshot.py
+python report/explorer/screenshot.py
 """
 
 import shutil

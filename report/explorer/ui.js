@@ -44,8 +44,11 @@ const percent = (share, digits = 1) => (share === 1 ? "100%" : `${(100 * share).
 const signed = (x, digits = 1) => (x < 0 ? "−" : "") + Math.abs(x).toFixed(digits);
 const whole = (n) => n.toLocaleString("en-US");
 
-/** "decoder.1.cross.head3" -> "decoder 1, cross, head 3" */
-const spoken = (head) => head.replace(/\.(\d)\./, " $1, ").replace(".head", ", head ");
+/** As the report writes heads: "encoder.1.self.head3" -> "E1.3", "decoder.1.cross.head3" -> "D1.cross.3" */
+function short(head) {
+  const [side, layer, module, number] = head.replace("head", "").split(".");
+  return `${side[0].toUpperCase()}${layer}.${side === "encoder" ? "" : `${module}.`}${number}`;
+}
 
 // --- messages ------------------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,9 @@ def test_sine_and_cosine(javascript, x):
 
 @given(st.binary(max_size=200))
 def test_fingerprint(javascript, content):
-    assert javascript("return Tools.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
+    assert (
+        javascript("return Tools.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
+    )
 
 
 RUN = """
@@ -181,7 +183,9 @@ numbers = st.integers(0, 10**12).map(str)
 def test_text_every_step(javascript, text, a, b):
     columns, targets = encode_text([(a, b)], "place_value", "reversed")
     expected = text(columns, text_inputs(targets))[0]
-    steps = javascript("return m.text.add(...input).map((s) => ({...s, logits: list(m.text.contextLogits(...s.context))}))", [a, b])
+    steps = javascript(
+        "return m.text.add(...input).map((s) => ({...s, logits: list(m.text.contextLogits(...s.context))}))", [a, b]
+    )
     written = "".join(str(step["symbol"]) for step in steps[:-1])
     assert written[::-1] == str(int(a) + int(b)) and steps[-1]["symbol"] == 14
     for step, logits in zip(steps, expected, strict=False):
@@ -217,7 +221,10 @@ def test_sorting_every_scheme(javascript, sorters, sequence, in_order):
     for name, model in sorters.items():
         tokens, hooks = torch.tensor([sequence]), HeadHooks()
         votes = model.votes(tokens, hooks=hooks)[0]
-        found = javascript("const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}", {"name": name, "tokens": sequence})
+        found = javascript(
+            "const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}",
+            {"name": name, "tokens": sequence},
+        )
         close(found["votes"], votes[0])
         close(found["logits"], model(tokens)[0])
         for head, (before, here, after) in found["neighbours"].items():
