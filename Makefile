@@ -12,12 +12,13 @@ P1 := problem1/results
 P2 := problem2/results
 SCHEMES := sinusoidal learned none randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
-.PHONY: all problem1 text problem2 report readme seeds study contradictions bench faults grade autograder test clean help
+.PHONY: all problem1 text problem2 report explorer readme seeds study contradictions bench faults grade autograder test clean \
+	help
 .DELETE_ON_ERROR:
 
 all: $(VENV)/ready  ## everything below but the longer studies
 	@$(PARALLEL) problem1 text problem2
-	@$(PARALLEL) report
+	@$(PARALLEL) report explorer
 	@changed=$$(git status --porcelain --untracked-files=no 2>/dev/null) || exit 0; if [ -z "$$changed" ]; \
 	then echo "No committed file has changed: what is committed is what make makes."; \
 	else echo "Committed files that differ now:"; echo "$$changed"; fi
@@ -75,6 +76,12 @@ report: report/report.pdf  ## report/report.pdf from the results
 report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.txt $(P1)/text/proof.json \
 		$(P2)/extrapolation/extrapolation_results.json $(wildcard report/*.json) | $(VENV)/ready
 	$(call timed,$(PY) report/build.py)
+
+explorer: report/explorer.html  ## report/explorer.html: the trained models, running in one page
+
+report/explorer.html: $(wildcard report/explorer/*) $(P1)/carry/summary.txt $(P1)/text/proof.json \
+		$(P2)/extrapolation/extrapolation_results.json | $(VENV)/ready
+	$(call timed,$(PY) report/explorer/build.py)
 
 readme: | $(VENV)/ready  ## the tables of README.md from the results
 	$(PY) report/key_numbers.py

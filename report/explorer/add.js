@@ -74,7 +74,7 @@
     const { query, key } = token ? place(head, token) : {};
     const kind = head.startsWith("encoder") ? "s" : "t";
     return s("svg", { viewBox: `0 0 ${left + 7 * size + 1} ${top + height + 1}`, role: "img", "data-head": head,
-      "aria-label": `attention pattern of ${spoken(head)}` },
+      "aria-label": `attention pattern of ${short(head)}` },
       columns.map((text, j) => s("text", { class: j === key ? "strong" : null, x: left + (j + 0.5) * size, y: 11, "text-anchor": "middle" }, text === "start" ? "›" : text)),
       rows.map((text, i) => [
         s("text", { class: i === query ? "strong" : null, x: left - 5, y: top + (i + 0.5) * size + 4, "text-anchor": "end" }, text),
@@ -97,10 +97,9 @@
 
   function drawPatterns() {
     for (const [head, figure] of figures) {
-      const kind = state.off.get(head), [toggle, holder] = figure.children, [, layer, , number] = head.match(/\.(\d)\.(\w+)\.head(\d+)/);
+      const kind = state.off.get(head), [toggle, holder] = figure.children;
       figure.className = `head ${kind || ""}`;
-      toggle.textContent = `layer ${layer} · head ${number}: ${kind || "on"}`;
-      toggle.setAttribute("aria-label", `${spoken(head)}: ${kind ? `${kind} ablated` : "on"}`);
+      toggle.textContent = `${short(head)}: ${kind || "on"}`;
       put(holder, drawPattern(head));
     }
     drawTokens();
@@ -142,7 +141,7 @@
       const { query, key } = place(head, id), Q = queries(head), K = keys(head), pattern = run.patterns[head];
       const to = query === null ? "–" : top(K.map((name, j) => [name, pattern[query * K.length + j]]));
       const from = key === null ? "–" : top(Q.map((name, i) => [name, pattern[i * K.length + key]]));
-      return query === null && key === null ? [] : [[head, to, from]];
+      return query === null && key === null ? [] : [[short(head), to, from]];
     });
     return h("details", { open: state.held === id }, h("summary", {}, `“${text}”: where it looks and who looks at it, in numbers`),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "attention of the chosen digit" },
@@ -183,7 +182,7 @@
     evaluate(interventions(), drawAccuracy, (right) => {
       if (!state.off.size) baseline = right;
       drawAccuracy(right);
-      announce(`accuracy over ${whole(ROWS.length)} sums: ${percent(byClass(right)[0][0] / ROWS.length)}`);
+      announce(`accuracy over ${whole(ROWS.length)} sums: ${percent(byClass(right)[0][0] / ROWS.length)}`, "accuracy");
     });
   }
 
@@ -210,7 +209,7 @@
     const off = [...state.off].filter(([, kind]) => kind === "zero").length;
     const greedy = off === state.off.size && order.slice(0, off).every((head) => state.off.has(head));
     slider.value = greedy ? off : 0;
-    steps.textContent = greedy && off ? `${off} heads off, the last ${order[off - 1]}` : "no heads off in this order";
+    steps.textContent = greedy && off ? `${off} heads off, the last ${short(order[off - 1])}` : "no heads off in this order";
     put(curve, curvePicture(greedy ? off : null));
   }
 
@@ -245,7 +244,7 @@
     if (next) off.set(head, next);
     else off.delete(head);
     setOff(off);
-    announce(`${spoken(head)} ${next ? `${next} ablated` : "on"}`);
+    announce(`${short(head)} ${next ? `${next} ablated` : "on"}`);
   }
 
   function setOff(off) {
@@ -293,14 +292,14 @@
     h("p", { class: "finding" },
       verification.errors === 0 && verification.exhaustive ? ["The model writes ", h("b", {}, `all ${whole(verification.pairs)} sums right`)] : `The model writes ${whole(verification.errors)} of ${whole(verification.pairs)} sums wrong`,
       ". ", h("b", {}, `${free} of its ${headNames.length} heads can be removed`), ` one after another, and ${percent(exact_match[free])} of the test sums stay right. But switch off `,
-      h("b", {}, worst), ` alone, and only ${percent(facts.ablation[worst].zero)} are. Try it: its button is below.`),
+      h("b", {}, short(worst)), ` alone, and only ${percent(facts.ablation[worst].zero)} are. Try it: its button is below.`),
     h("div", { class: "row" }, inputA, "+", inputB, preset("386", "617"), preset("445", "555"), preset("120", "345"), preset("999", "999")),
     problem, answer, verdict, tokens, looks,
-    group("Encoder: the digits of the question look at each other", "Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums).", (head) => head.startsWith("encoder")),
-    group("Decoder, cross-attention: each digit of the answer looks at the question", "Row: the digit being written.", (head) => head.includes(".cross")),
+    group("Encoder: the digits of the question look at each other", "E0.1: encoder, layer 0, head 1. Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums).", (head) => head.startsWith("encoder")),
+    group("Decoder, cross-attention: each digit of the answer looks at the question", "D1.cross.2: decoder, layer 1, head 2. Row: the digit being written.", (head) => head.includes(".cross")),
     group("Decoder, self-attention: each digit of the answer looks at those written before", "Column ›: the start token. A digit is read one position after it is written.", (head) => head.startsWith("decoder") && head.includes(".self")),
     exports("attention-patterns", () => s("svg", { viewBox: "0 0 1080 560" }, headNames.map((head, k) => s("g", { transform: `translate(${(k % 8) * 134}, ${Math.floor(k / 8) * 186 + 16})` },
-      s("text", { class: "strong", x: 4, y: 0 }, head), s("svg", { viewBox: drawPattern(head).getAttribute("viewBox"), width: 123, height: head.startsWith("encoder") ? 121 : 76, y: 6 }, ...drawPattern(head).childNodes)))),
+      s("text", { class: "strong", x: 4, y: 0 }, short(head)), s("svg", { viewBox: drawPattern(head).getAttribute("viewBox"), width: 123, height: head.startsWith("encoder") ? 121 : 76, y: 6 }, ...drawPattern(head).childNodes)))),
       () => [["head", "query", "key", "weight"], ...headNames.flatMap((head) => queries(head).flatMap((q, i) => keys(head).map((k, j) => [head, `${i}:${q}`, `${j}:${k}`, run.patterns[head][i * keys(head).length + j]])))]),
     h("div", { class: "sides" },
       h("div", {}, h("h3", {}, `Accuracy over ${whole(ROWS.length)} test sums`), accuracy, h("div", { class: "row" }, button("All heads on", () => { clearInterval(playing); setOff(new Map()); })),

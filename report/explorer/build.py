@@ -8,6 +8,7 @@ the rounded models are evaluated again here, and the page shows these numbers be
 """
 
 import base64
+import hashlib
 import io
 import json
 import re
@@ -114,7 +115,7 @@ def sorting_model(path: Path) -> tuple[dict, torch.nn.Module]:
         settings["max_len"] = min(span, settings["max_len"])
     texts, values = rounded(content["model"])
     model = checkpoint.rebuild(sorting_trained.build, {"settings": settings, "model": values}, path).eval()
-    more = {"pooling": sorting_trained.PROTOCOLS[settings["protocol"]].pooling}
+    more = {"pooling": model.pooling, "gain": getattr(model.scheme, "GAIN", 1.0)}  # of a trained bias
     if settings["encoding"] == "t5":
         more["bucket_starts"] = bucket_starts()
     return {"kind": "sorting", "settings": settings | more, "tensors": texts}, model
@@ -144,7 +145,7 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
         raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
     a, b = (sum(column * 10**power for power, column in enumerate(x.T.flip(0))) for x in rows.operands())
     outputs = InterventionRunner(model, rows).recorded.outputs
-    means = {head: {"shape": list(o.shape[1:]), "f32": base64_of(o.mean(0).numpy(), "<f4")} for head, o in outputs.items()}
+    means = exact({head: outputs[head].mean(0) for head in model.head_names()})
     return {
         "verification": {key: verification[key] for key in ("pairs", "errors", "exhaustive", "smallest_margin")},
         "rows": torch.stack([a, b], 1)[:ROWS].tolist(),
@@ -152,7 +153,8 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
         "class_names": CARRY_CLASSES,
         "means": means,
         "ablation": {
-            head: {kind: entry[kind]["accuracy"] for kind in ("zero", "mean")} for head, entry in ablation["heads"].items()
+            head: {kind: ablation["heads"][head][kind]["accuracy"] for kind in ("zero", "mean")}
+            for head in model.head_names()
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
         "groups": [carry_group(group) for group in needed(folder / "carry/patching.json")["groups"] if group["pairs"]],
@@ -168,15 +170,25 @@ def carry_group(group: dict) -> dict:
     return {
         **{key: group[key] for key in ("name", "target", "digit", "nines", "pairs")},
         "example": [re.findall(r"\d+", text)[:2] for text in group["example"]],
-        "flips": {head: entry["flips"]["share"] for head, entry in group["heads"].items()},
         "moved": {head: round(entry["logit_difference"], 4) for head, entry in group["heads"].items()},
-        "positions": {head: [round(value, 4) for value in line] for head, line in group["positions"].items()},
         "circuit": {
             "heads": found["heads"],
             "sufficiency": found["sufficiency"],
             "complement": found["complement_patched"],
         },
     }
+
+
+def facts_of_engine(packed: dict) -> dict | None:
+    """What every_sum.py found, if it was for these weights"""
+    path = HERE / "every_sum.json"
+    found = needed(path) if path.is_file() else {}
+    return found if found.get("weights") == weights_digest(packed["tensors"]) else None
+
+
+def weights_digest(tensors: dict) -> str:
+    """16 hex digits that tell these weights from any others"""
+    return hashlib.sha256(json.dumps(tensors, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def facts_of_text(folder: Path) -> dict:
@@ -227,6 +239,10 @@ def as_script(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
+def source(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
 def page(settings: Settings) -> str:
     digits, model = addition_model(settings.results1)
     paths = {f"course/{scheme}": settings.results2 / scheme / "best_model.pth" for scheme in SCHEMES}
@@ -238,14 +254,14 @@ def page(settings: Settings) -> str:
     facts = {
         "addition": facts_of_addition(settings.results1, model),
         "text": facts_of_text(settings.results1),
+        "every_sum": facts_of_engine(digits),
         "sorting": facts_of_sorting(settings.results2, classifiers),
     }
     fields = {
-        "style": (HERE / "style.css").read_text(encoding="utf-8"),
-        "tools": (HERE / "tools.js").read_text(encoding="utf-8"),
-        "engine": (HERE / "engine.js").read_text(encoding="utf-8"),
-        "worker": (HERE / "worker.js").read_text(encoding="utf-8"),
-        "panels": "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in PARTS),
+        "style": source("style.css"),
+        **{name: source(f"{name}.js") for name in ("engine", "tools", "worker")},
+        "models_code": source("models.js"),
+        "panels": "\n".join(source(f"{part}.js") for part in PARTS),
         "models": as_script(models),
         "facts": as_script(facts),
         "figures": "\n".join(
@@ -253,8 +269,7 @@ def page(settings: Settings) -> str:
             for name, text in FIGURES.items()
         ),
     }
-    template = (HERE / "page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], source("page.html"))
 
 
 IN_PAGE = {f"course/{scheme}" for scheme in SCHEMES} | {"strict/window"}

@@ -97,7 +97,7 @@
   }
 
   const scale = (moved) =>
-    s("svg", { viewBox: "0 0 540 44", role: "img", "aria-label": `logit difference: ${percent(moved, 0)} of the way from the clean to the corrupted run`, style: "max-width:34rem;display:block" },
+    s("svg", { viewBox: "0 0 540 44", class: "chart", role: "img", "aria-label": `logit difference: ${percent(moved, 0)} of the way from the clean to the corrupted run` },
       s("line", { class: "axis", x1: 40, x2: 500, y1: 14, y2: 14 }), s("text", { x: 40, y: 36, "text-anchor": "middle" }, "clean (0)"),
       s("text", { x: 500, y: 36, "text-anchor": "middle" }, "corrupted (1)"),
       s("line", { class: "axis", x1: 40, x2: 40, y1: 9, y2: 19 }), s("line", { class: "axis", x1: 500, x2: 500, y1: 9, y2: 19 }),
@@ -110,7 +110,7 @@
 
   const shownEffects = () => {
     const group = kind();
-    if (state.map === "all" && group) return (head) => ({ whole: group.moved[head], positions: group.positions[head] });
+    if (state.map === "all" && group) return (head) => ({ whole: group.moved[head], positions: [] }); // by position only this pair is measured
     return (head) => effects[head] || { whole: null, positions: [] };
   };
 
@@ -123,16 +123,16 @@
       cell.setAttribute("aria-pressed", String(on));
       cell.style.background = known && !on ? `color-mix(in srgb, var(--blue) ${Math.round(45 * Math.max(0, Math.min(1, value)))}%, var(--card))` : "";
       const text = !known ? "" : Math.abs(value) < 0.005 ? "·" : signed(value, 2);
-      put(cell, all && head, all ? h("span", {}, text) : text);
+      put(cell, all && short(head), all ? h("span", {}, text) : text);
       cell.disabled = !all && head.startsWith("decoder") && +position > runs.target; // the target cannot see it
       const where = all ? "all positions" : head.startsWith("encoder") ? `source token ${+position + 1}` : `the position that writes the ${names[+position]}`;
-      cell.setAttribute("aria-label", `${spoken(head)}, ${where}: ${known ? `moves the logit difference by ${signed(value, 2)}` : "not measured"}`);
+      cell.setAttribute("aria-label", `${short(head)}, ${where}: ${known ? `moves the logit difference by ${signed(value, 2)}` : "not measured"}`);
     }
     mapPair.setAttribute("aria-pressed", String(state.map === "pair" || !group));
     mapAll.setAttribute("aria-pressed", String(state.map === "all" && Boolean(group)));
     mapAll.disabled = !group;
     mapNote.textContent = group
-      ? `This pair is of the kind “carry into the ${group.name}”; the analysis has ${group.pairs} such pairs (positions: a part of them).`
+      ? `This pair is of the kind “carry into the ${group.name}”; the analysis measured whole heads on ${group.pairs} such pairs.`
       : "This pair is of no kind that the analysis has: it differs in more than one carry, or in none.";
   }
 
@@ -225,7 +225,8 @@
     }
     const group = kind();
     circuit.disabled = !group;
-    circuit.textContent = group ? `Patch the ${group.circuit.heads.length} heads of the report's circuit` : "The report has no circuit for this pair";
+    const size = group && group.circuit.heads.length;
+    circuit.textContent = group ? `Patch the ${size === 1 ? "head" : `${size} heads`} of the report's circuit` : "The report has no circuit for this pair";
     makeGrids();
     drawResult();
     drawMap();
@@ -263,7 +264,7 @@
     announce(`the map shows ${map === "pair" ? "this pair" : "the mean over all such pairs"}`);
   }
 
-  const shares = straight.map((group, k) => [k ? "; " : "", `into the ${group.digit} `, h("b", {}, strongest(group)), `, ${percent(group.moved[strongest(group)], 0)} of the way to the other digit`]);
+  const shares = straight.map((group, k) => [k ? "; " : "", `into the ${group.digit} `, h("b", {}, short(strongest(group))), `, ${percent(group.moved[strongest(group)], 0)} of the way to the other digit`]);
   const jointly = straight.map((group) => `${group.circuit.heads.length} (${group.digit}: ${percent(group.circuit.sufficiency.share)}, all other heads ${percent(group.circuit.complement.share)})`);
   const sentence = straight.length > 0 && ["Which head brings the carry? Patched alone, the strongest are: ", shares, "."];
   const more = straight.length > 0 && `Cross-attention heads that bring a straight carry together, and how often the digit flips: ${jointly.join(", ")}; measured on pairs that did not choose them.`;
@@ -280,7 +281,7 @@
     exports("carry-map", () => mapPicture(exported()), exported));
 
   const mapPicture = (rows) => s("svg", { viewBox: `0 0 ${150 + 44 * (S + 1)} ${24 + 18 * headNames.length}` }, rows.map(([head, ...values], row) => [
-    s("text", { x: 0, y: 14 + 18 * row }, head), values.map((value, k) => row === 0 ? s("text", { x: 172 + 44 * k, y: 14, "text-anchor": "middle" }, value.replace("position ", "")) :
+    s("text", { x: 0, y: 14 + 18 * row }, row ? short(head) : head), values.map((value, k) => row === 0 ? s("text", { x: 172 + 44 * k, y: 14, "text-anchor": "middle" }, value.replace("position ", "")) :
       value !== null && value !== undefined && [s("rect", { class: "cell", x: 151 + 44 * k, y: 2 + 18 * row, width: 42, height: 17, "fill-opacity": Math.max(0, Math.min(1, value)).toFixed(3) }),
         s("text", { class: "strong", x: 172 + 44 * k, y: 14 + 18 * row, "text-anchor": "middle" }, value.toFixed(2))])]));
 

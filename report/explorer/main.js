@@ -42,7 +42,8 @@
   const differ = names.map((name) => Math.max(...sets.map((set) => Math.abs(sorting.rounded[name][set] - (sorting.committed[name][set] ?? sorting.rounded[name][set])))));
   document.getElementById("about").append(
     h("h2", {}, "How this page was made"),
-    h("p", { class: "note" }, "The engine is a few hundred lines of plain JavaScript, in this file; tests hold it to PyTorch within 1e-9, for every logit, pattern and " +
+    h("p", { class: "note" }, FACTS.every_sum && `On all ${whole(FACTS.every_sum.pairs)} sums this engine made ${whole(FACTS.every_sum.errors)} errors (smallest logit margin ${FACTS.every_sum.smallest_margin.toFixed(3)}). `,
+      "The engine is a few hundred lines of plain JavaScript, in this file; tests hold it to PyTorch within 1e-9, for every logit, pattern and " +
       "intervention. Both addition models have the weights of their checkpoints. The sorting models' matrices are rounded to 8 bits, a scale for each row; " +
       `evaluated again after rounding, their accuracy on the test sets differs from that of the exact models by at most ${(100 * Math.max(...differ)).toFixed(1)} points.`),
     h("details", {}, h("summary", {}, "Accuracy before and after rounding"),

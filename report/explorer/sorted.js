@@ -53,7 +53,7 @@
       const margin = result.logits[1] - result.logits[0], right = isRight(name);
       const best = Object.entries(result.neighbours).flatMap(([head, shares]) => [[head, "before", shares[0]], [head, "after", shares[2]]]).reduce((x, y) => (y[2] > x[2] ? y : x));
       return [choose, margin > 0 ? "sorted" : "not sorted", h("span", { class: right ? "good" : "bad" }, right ? "✓ right" : "✗ wrong"), signed(margin, 2), sparkline(result.votes),
-        `${percent(best[2], 0)} to the one ${best[1]} (${best[0]})`];
+        `${percent(best[2], 0)} to the one ${best[1]} (${short(best[0])})`];
     });
     const focused = verdicts.contains(document.activeElement) && document.activeElement.textContent;
     put(verdicts, table([["position scheme", "says", "", "logit margin", "votes by position: up for sorted", "most attention to a neighbour"], ...rows], { class: "verdicts" }));

@@ -44,17 +44,25 @@ const percent = (share, digits = 1) => (share === 1 ? "100%" : `${(100 * share).
 const signed = (x, digits = 1) => (x < 0 ? "−" : "") + Math.abs(x).toFixed(digits);
 const whole = (n) => n.toLocaleString("en-US");
 
-/** "decoder.1.cross.head3" -> "decoder 1, cross, head 3" */
-const spoken = (head) => head.replace(/\.(\d)\./, " $1, ").replace(".head", ", head ");
+/** As the report writes heads: "encoder.1.self.head3" -> "E1.3", "decoder.1.cross.head3" -> "D1.cross.3" */
+function short(head) {
+  const [side, layer, module, number] = head.replace("head", "").split(".");
+  return `${side[0].toUpperCase()}${layer}.${side === "encoder" ? "" : `${module}.`}${number}`;
+}
 
 // --- messages ------------------------------------------------------------------------------------------------------------
 
-let waiting = null;
+const news = new Map(); // topic -> what has changed there
 
-/** Tells a screen reader what has changed; of quick changes only the last. */
-function announce(text) {
-  clearTimeout(waiting);
-  waiting = setTimeout(() => (document.getElementById("status").textContent = text), 300);
+/** Tells a screen reader what has changed; of quick changes of one topic only the last. */
+function announce(text, topic = "") {
+  if (!news.size) {
+    setTimeout(() => {
+      document.getElementById("status").textContent = [...news.values()].join(". ");
+      news.clear();
+    }, 300);
+  }
+  news.set(topic, text);
 }
 
 /** One sentence about something the reader can put right; an empty text takes it away. */
@@ -94,7 +102,7 @@ const State = {
 
 /** A worker with some of the models. start(task, message, end): a newer task ends the one before. */
 function background(names) {
-  const code = ["engine", "tools", "worker"].map((id) => document.getElementById(id).textContent).join("\n");
+  const code = ["engine", "models-code", "tools", "worker"].map((id) => document.getElementById(id).textContent).join("\n");
   let worker = null, job = 0;
   return {
     start(task, message, end = () => {}) {

@@ -38,9 +38,10 @@ def double():
 @pytest.fixture(scope="module")
 def javascript():
     context = mini_racer.MiniRacer()
-    context.eval((build.HERE / "engine.js").read_text())
+    for name in ("engine", "models", "tools"):
+        context.eval(build.source(f"{name}.js"))
     context.eval(
-        """const models = {}, call = (body, input) => JSON.stringify(new Function("input", "m", "with_record", body)(input, models));
+        """const models = {}, call = (body, input) => JSON.stringify(new Function("input", "m", body)(input, models));
         const list = (x, n = x.length) => Array.from(x.subarray(0, n));"""
     )
 
@@ -109,7 +110,9 @@ def test_sine_and_cosine(javascript, x):
 
 @given(st.binary(max_size=200))
 def test_fingerprint(javascript, content):
-    assert javascript("return Engine.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
+    assert (
+        javascript("return Tools.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
+    )
 
 
 RUN = """
@@ -180,7 +183,9 @@ numbers = st.integers(0, 10**12).map(str)
 def test_text_every_step(javascript, text, a, b):
     columns, targets = encode_text([(a, b)], "place_value", "reversed")
     expected = text(columns, text_inputs(targets))[0]
-    steps = javascript("return m.text.add(...input).map((s) => ({...s, logits: list(m.text.contextLogits(...s.context))}))", [a, b])
+    steps = javascript(
+        "return m.text.add(...input).map((s) => ({...s, logits: list(m.text.contextLogits(...s.context))}))", [a, b]
+    )
     written = "".join(str(step["symbol"]) for step in steps[:-1])
     assert written[::-1] == str(int(a) + int(b)) and steps[-1]["symbol"] == 14
     for step, logits in zip(steps, expected, strict=False):
@@ -216,7 +221,10 @@ def test_sorting_every_scheme(javascript, sorters, sequence, in_order):
     for name, model in sorters.items():
         tokens, hooks = torch.tensor([sequence]), HeadHooks()
         votes = model.votes(tokens, hooks=hooks)[0]
-        found = javascript("const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}", {"name": name, "tokens": sequence})
+        found = javascript(
+            "const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}",
+            {"name": name, "tokens": sequence},
+        )
         close(found["votes"], votes[0])
         close(found["logits"], model(tokens)[0])
         for head, (before, here, after) in found["neighbours"].items():

@@ -1,0 +1,39 @@
+"""report/explorer.png, the picture of the page in README.md, from report/explorer.html in Debian's chromium.
+
+python report/explorer/screenshot.py
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from lab.files import UserError, write_bytes
+from lab.settings import run
+
+PAGE, PICTURE = ROOT / "report/explorer.html", ROOT / "report/explorer.png"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+def main() -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise UserError("chromium is not installed: apt-get install chromium.")
+    from playwright.sync_api import expect, sync_playwright
+
+    with sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=chromium, args=FLAGS)
+        page = browser.new_context(offline=True, viewport={"width": 1180, "height": 1000}).new_page()
+        page.goto(f"file://{PAGE}#hold=t0")
+        page.locator("#add details summary").click()  # the table would hide the patterns
+        expect(page.locator("#add .accuracy thead th").last).to_have_text("now", timeout=60_000)
+        page.evaluate("document.querySelector('#add').scrollIntoView({behavior: 'instant'})")
+        write_bytes(PICTURE, page.screenshot())
+        browser.close()
+    print(PICTURE)
+
+
+if __name__ == "__main__":
+    run(main)
