@@ -18,12 +18,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lab import device, jobs
 from lab.files import versions, write_json
 from lab.settings import parse, run, setting
-from problem1.analysis.exhaustive import verify
+from problem1.analysis import program, roles, statements
+from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS, verify
 from problem1.dataset import load
 from problem1.trained import load_model
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" / "seeds"
+PROGRAM_SUMS = 100_000  # on which the program of a model is tested
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,10 @@ def train_and_verify(
     model, _ = load_model(folder / "best_model.pth")
     checked = verify(model, load(data, "train"), samples=samples)
     print(f"{checked['errors']:,} errors in {checked['pairs']:,} pairs")
+    heads = {}
+    if num_digits == EXHAUSTIVE_DIGITS:  # what heads are for, and the program of the model
+        rows = {name: load(data, name) for name in ("train", "val", "test")}
+        heads = {"heads": roles.measure(model, rows), "program": program.measure(model, sums=PROGRAM_SUMS)}
     kept = ("exhaustive", "pairs", "errors", "accuracy", "interval_95", "smallest_margin", "by_longest_chain")
     return {
         "config": log["config"],
@@ -96,6 +102,17 @@ def train_and_verify(
         "first_perfect_epoch": log["first_perfect_epoch"],
         "test_acc": log["test_acc"],
         **{name: checked[name] for name in (*kept, "wrong_sums", "hard") if name in checked},
+        **heads,
+    }
+
+
+def of_how_many(found: dict[str, dict]) -> dict:
+    """Which statements on heads and programs hold for which of the seeds, and each model's program in words."""
+    seeds = {name: run for name, run in found.items() if name.startswith("seed")}
+    return {
+        "on_heads": roles.across({name: run["heads"] for name, run in seeds.items()}),
+        "on_programs": statements.statements({name: run["program"] for name, run in seeds.items()}),
+        "programs": {name: statements.in_short(run["program"]) for name, run in seeds.items()},
     }
 
 
@@ -111,7 +128,9 @@ def main(settings: Settings) -> None:
     if device.rank() == 0:
         found = {job.name: jobs.finished(job) for job in work}
         found = {name: found[name] for name in RUNS if found[name] is not None}
-        write_json(settings.output_dir / "robustness.json", {"runs": found, "versions": versions()})
+        of_models = of_how_many(found)
+        runs = {name: {key: run[key] for key in run if key not in ("heads", "program")} for name, run in found.items()}
+        write_json(settings.output_dir / "robustness.json", {"runs": runs, **of_models, "versions": versions()})
         for name, result in found.items():
             parts = {"": result, "hard ": result["hard"]} if "hard" in result else {"": result}
             for kind, part in parts.items():
@@ -119,6 +138,7 @@ def main(settings: Settings) -> None:
                     f"{name:16}{part['errors']:>8,} wrong of {part['pairs']:>9,} {kind}pairs, "
                     f"smallest logit margin {part['smallest_margin']:.2f}"
                 )
+        print("\n".join(statements.statement_lines(of_models["on_heads"] + of_models["on_programs"])))
         print(f"everything is in {settings.output_dir / 'robustness.json'}")
 
 

@@ -1,8 +1,5 @@
 """Which statements on the algorithm hold for how many models: each is tested on what program.py measured of each."""
 
-from pathlib import Path
-
-from lab.files import versions, write_json
 from problem1.analysis.figures import aligned
 
 FOLLOWS = 0.95  # a digit goes by a source that it follows in this share of the cases where sources disagree
@@ -69,13 +66,9 @@ def statement_lines(table: list[dict]) -> list[str]:
     return aligned("statement|holds for|models", rows)
 
 
-def write(path: Path, models: dict[str, dict]) -> list[str]:
-    """Write the table, and each model's program in words with its scores, as JSON; the table's lines to print."""
-    shown = {
-        name: {"lines": found["lines"], "cases": found["cases"]}
-        | {group: {key: entry["share"] for key, entry in found[group].items()} for group in ("scrubs", "interchange")}
-        for name, found in models.items()
+def in_short(found: dict) -> dict:
+    """A model's program in words, and how often it was right."""
+    shares = {
+        group: {key: entry["share"] for key, entry in found[group].items()} for group in ("scrubs", "interchange")
     }
-    table = statements(models)
-    write_json(path, {"statements": table, "models": shown, "versions": versions()})
-    return statement_lines(table)
+    return {"lines": found["lines"], "cases": found["cases"]} | shares
