@@ -135,7 +135,7 @@ def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], nu
             axes.set_title(f"{example['sum']} = {example['prediction']}")
         for axes in line[1 + len(shown) :]:
             axes.axis("off")
-        line[-1].text(-0.05, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
+        line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
     figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
     save(figure, path, None, vector=True)
 
