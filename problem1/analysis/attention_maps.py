@@ -16,7 +16,7 @@ from lab.figures import WIDTH, heatmap, save
 from lab.hooks import short_name
 from problem1.analysis.context import Context, digit_names, source_labels
 
-EXAMPLES_SHOWN = 3  # beside each head's mean pattern
+EXAMPLES_SHOWN = 2  # beside each head's mean pattern
 MOST_NUMBERS = 7  # columns up to which cells are wide enough to hold numbers
 MOST_LABELS = 11  # keys that find room below a panel; for longer operands the page grows
 
@@ -124,7 +124,7 @@ def draw_all_heads(
 
 def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
     """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
-    shown, keys = examples[:2], 2 * num_digits + 1
+    shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
     rows = [(max(5, len(means[head])), 1) for head in chosen]
     figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.58)
     for line, (head, text) in zip(lines, chosen.items(), strict=True):
@@ -135,7 +135,7 @@ def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], nu
             axes.set_title(f"{example['sum']} = {example['prediction']}")
         for axes in line[1 + len(shown) :]:
             axes.axis("off")
-        line[-1].text(-0.05, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
+        line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
     figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
     save(figure, path, None, vector=True)
 

@@ -154,7 +154,9 @@ def draw_example(example: dict, path: Path, caption: str) -> None:
     axes.set_xlabel("digit written without this head, after the same digits (orange: another than with it)")
     lost = sum(text != written for text in example["without_head"].values())
     verdict = "" if example["correct"] else f" (wrong: {example['target']} is right)"
-    title = f"{example['sum']} = {written}{verdict}: {lost} of {len(heads)} heads, each removed alone, change a digit"
+    title = (
+        f"{example['sum']} = {written}{verdict}: without {lost} of {len(heads)} heads, one at a time, a digit changes"
+    )
     figure.suptitle(title)
     save(figure, path, caption, vector=example["reason"] == CHAIN)
 

@@ -147,56 +147,52 @@ def worst(found: dict, kind: str, under: int = 0) -> float:
     return max((drops[under] for drops in found["critical"][kind].values()), default=0.0)
 
 
-def parts(found: dict, ending: str) -> list[dict]:
-    return [part for name, part in found["claims"]["layers_and_feed_forward"].items() if name.endswith(ending)]
+def clearest(found: dict, lesson: str, *keys: str) -> float:
+    """A number of a lesson's example; 0 where the model has none."""
+    value = found["lessons"][lesson]
+    for key in keys if value else ():
+        value = value[key]
+    return value or 0.0
 
 
 STATEMENTS = {
-    "the most critical head is in the encoder": lambda found: (
-        worst(found, "encoder self") > max(worst(found, "decoder self"), worst(found, "decoder cross"))
+    "the most critical head is in the encoder": lambda it: (
+        worst(it, "encoder self") > max(worst(it, "decoder self"), worst(it, "decoder cross"))
     ),
-    "some cross-attention head is needed for what it computes": lambda found: (
-        worst(found, "decoder cross", under=1) >= SMALL
+    "some cross-attention head is needed for what it computes": lambda it: worst(it, "decoder cross", 1) >= SMALL,
+    "no decoder self-attention head is needed for what it computes": lambda it: worst(it, "decoder self", 1) < SMALL,
+    "all decoder self-attention, patched, flips less than 5% of digits": lambda it: (
+        it["claims"]["decoder_self_attention"]["most_flips"] < BRINGS
     ),
-    "no decoder self-attention head is needed for what it computes": lambda found: (
-        worst(found, "decoder self", under=1) < SMALL
+    "fewer heads can go together than one at a time": lambda it: it["prunable"]["together"] < it["prunable"]["alone"],
+    "attention in the first encoder layer costs less than a point": lambda it: (
+        it["claims"]["points_lost_by_layer_of_attention"]["encoder"][0] < SMALL
     ),
-    "all decoder self-attention, patched, flips less than 5% of digits": lambda found: (
-        found["claims"]["decoder_self_attention"]["most_flips"] < BRINGS
+    **{
+        f"attention in the last {side} layer matters more than in the first": lambda it, side=side: it["claims"][
+            "last_layer_matters_more"
+        ][side]
+        for side in ("encoder", "decoder")
+    },
+    "every feed-forward layer is needed for what it computes": lambda it: all(
+        part["mean"] >= SMALL
+        for name, part in it["claims"]["layers_and_feed_forward"].items()
+        if name.endswith("feed_forward")
     ),
-    "fewer heads can go together than one at a time": lambda found: (
-        found["prunable"]["together"] < found["prunable"]["alone"]
+    "no vertical head is needed for what it computes": lambda it: (
+        not it["claims"]["vertical_and_diagonal"]["vertical"][NEEDED]
     ),
-    "attention in the first encoder layer costs less than a point": lambda found: (
-        found["claims"]["points_lost_by_layer_of_attention"]["encoder"][0] < SMALL
+    "every head that brings a carry looks mostly one column lower": lambda it: (
+        it["claims"]["lower_digit"]["bring_a_carry"] == it["claims"]["lower_digit"]["bring_a_carry_and_look_there"]
     ),
-    "attention in the last encoder layer matters more than in the first": lambda found: found["claims"][
-        "last_layer_matters_more"
-    ]["encoder"],
-    "attention in the last decoder layer matters more than in the first": lambda found: found["claims"][
-        "last_layer_matters_more"
-    ]["decoder"],
-    "every feed-forward layer is needed for what it computes": lambda found: all(
-        part["mean"] >= SMALL for part in parts(found, ".feed_forward")
+    "some head is needed but brings nothing (its mean suffices)": lambda it: (
+        it["lessons"]["needed_but_brings_nothing"] is not None
     ),
-    "no vertical head is needed for what it computes": lambda found: (
-        not found["claims"]["vertical_and_diagonal"]["vertical"][NEEDED]
+    "some head moves over 20% of its attention with the carry and flips nothing": lambda it: (
+        clearest(it, "attention_moves_but_nothing_flips", "attention", "difference") > 0.2
     ),
-    "every head that brings a carry looks mostly one column lower": lambda found: (
-        found["claims"]["lower_digit"]["bring_a_carry"]
-        == found["claims"]["lower_digit"]["bring_a_carry_and_look_there"]
-    ),
-    "some head is needed but brings nothing (its mean suffices)": lambda found: (
-        found["lessons"]["needed_but_brings_nothing"] is not None
-    ),
-    "some head moves over 20% of its attention with the carry and flips nothing": lambda found: (
-        (found["lessons"]["attention_moves_but_nothing_flips"] or {"attention": {"difference": 0}})["attention"][
-            "difference"
-        ]
-        > 0.2
-    ),
-    "some head flips half of the pairs and is not needed": lambda found: (
-        (found["lessons"]["flips_but_is_not_needed"] or {"flips": {"share": 0}})["flips"]["share"] >= MOST
+    "some head flips half of the pairs and is not needed": lambda it: (
+        clearest(it, "flips_but_is_not_needed", "flips", "share") >= MOST
     ),
 }
 

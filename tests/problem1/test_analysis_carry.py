@@ -94,14 +94,6 @@ def test_patching_all_heads_gives_the_corrupted_run():
     assert not pairs.effect(pairs.patch(model.head_names()) | pairs.freeze(model.head_names()))[0].any()
 
 
-def test_usable_pairs_are_chosen_without_running_them_again():
-    model, calls = analysis_models.adder(), []
-    handle = model.encoder[0].register_forward_hook(lambda *_: calls.append(1))
-    assert patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))[0] is not None
-    handle.remove()
-    assert len(calls) == 2  # the clean run and the corrupted one
-
-
 def test_patching_equals_an_independent_implementation():
     model = analysis_models.adder()
     group = make_group(2, target=1, nines=0, count=60)

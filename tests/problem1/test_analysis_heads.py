@@ -98,17 +98,6 @@ def test_a_subset_holds_what_a_run_of_these_rows_alone_would(model, sums):
         torch.testing.assert_close(part.logits({head: zero}), alone.logits({head: zero}))
 
 
-def test_the_test_rows_are_run_once_without_interventions(tmp_path):
-    context = analysis_models.context(analysis_models.untrained(), tmp_path)
-    calls = []
-    handle = context.model.encoder[0].register_forward_hook(lambda *_: calls.append(1))
-    assert context.accuracy == context.correct.all(1).double().mean() and not context.meaningful
-    assert context.warning and context.mean_outputs and context.recorded.patterns
-    context.test.evaluate()
-    handle.remove()
-    assert len(calls) == len(context.test.batches)
-
-
 def test_a_misspelt_head_is_an_error_and_no_silent_nothing(model, sums):
     for name in ("encoder.0.self.head7", "decoder.5.cross.head0"):
         with pytest.raises(KeyError, match=name):
