@@ -85,7 +85,7 @@ seeds: | $(VENV)/ready  ## addition: five seeds, another width, five and ten dig
 	$(PY) problem1/seeds.py
 	$(PY) problem1/text/study.py
 
-study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
+study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (about an hour)
 	$(PY) problem2/study.py
 
 contradictions: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make seeds`)
