@@ -189,16 +189,15 @@ class WindowPositionalEncoding(PositionScheme):
     ever has more keys than in training."""
 
     REACH = 1
-    GAIN = 4.0  # as T5's
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
         # Random, so that heads differ from the start in where they look.
-        self.table = nn.Parameter(torch.randn(num_heads, 2 * self.REACH + 1) / self.GAIN)
+        self.table = nn.Parameter(torch.randn(num_heads, 2 * self.REACH + 1))
 
     def bias(self, positions: Tensor) -> Tensor:
         offset = relative_positions(positions).clamp(-self.REACH, self.REACH)
-        return self.GAIN * self.table[:, offset + self.REACH].movedim(0, -3)
+        return self.table[:, offset + self.REACH].movedim(0, -3)
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
         index = torch.arange(width, device=device)

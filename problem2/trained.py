@@ -18,17 +18,14 @@ class Protocol:
 
     pooling: str
     num_layers: int
-    d_model: int
-    d_ff: int
     epochs: int
     batch_size: int
-    lr: float
     ema_decay: float
 
 
 PROTOCOLS = {
-    "course": Protocol("mean", 2, d_model=64, d_ff=128, epochs=14, batch_size=64, lr=3e-3, ema_decay=0.99),
-    "strict": Protocol("max", 1, d_model=32, d_ff=64, epochs=64, batch_size=128, lr=5e-3, ema_decay=0.998),
+    "course": Protocol("mean", 2, epochs=14, batch_size=64, ema_decay=0.99),
+    "strict": Protocol("max", 1, epochs=64, batch_size=128, ema_decay=0.0),
 }
 
 

@@ -139,7 +139,7 @@ def test_t5_bias_is_the_table_at_key_minus_query():
 
 def test_window_sees_neighbours_and_tells_left_from_right():
     scheme = get_positional_encoding("window", 16, num_heads=2)
-    visible, bias, table = scheme.visible(5)[0], scheme.bias(torch.arange(5)), scheme.GAIN * scheme.table
+    visible, bias, table = scheme.visible(5)[0], scheme.bias(torch.arange(5)), scheme.table
     assert [row.nonzero().flatten().tolist() for row in visible] == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4]]
     assert bias[1, 2, 1] == table[1, 0] and bias[1, 2, 2] == table[1, 1]
     assert bias[1, 2, 3] == table[1, 2] and bias[1, 3, 4] == bias[1, 2, 3]

@@ -12,11 +12,11 @@ from problem2.trained import PROTOCOLS
 def test_flags_take_the_place_of_the_protocols_defaults(protocol):
     settings = training.Settings(encoding=("rope",), protocol=protocol)
     config, expected = training.config_of(settings), PROTOCOLS[protocol]
-    assert (config["epochs"], config["d_model"], config["lr"]) == (expected.epochs, expected.d_model, expected.lr)
+    assert (config["epochs"], config["batch_size"]) == (expected.epochs, expected.batch_size)
     assert training.make_recipe(config).ema_decay == expected.ema_decay
-    changed = training.config_of(training.Settings(encoding=("rope",), protocol=protocol, epochs=3, d_model=8, lr=0.0))
-    assert (changed["epochs"], changed["d_model"], changed["lr"]) == (3, 8, 0.0)
-    assert {name for name in config if config[name] != changed[name]} == {"epochs", "d_model", "lr"}
+    changed = training.config_of(training.Settings(encoding=("rope",), protocol=protocol, epochs=3, batch_size=8))
+    assert (changed["epochs"], changed["batch_size"]) == (3, 8)
+    assert {name for name in config if config[name] != changed[name]} == {"epochs", "batch_size"}
 
 
 def test_hard_rows_are_drawn_more_often_in_training_alone():
