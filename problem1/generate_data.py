@@ -8,7 +8,7 @@ seeds --seed, --seed+1 and --seed+2; within a file no pair occurs twice.
 
 For longer numbers, rows in which a carry passes through many columns must be among those that training shows:
 
-    python problem1/generate_data.py --num-digits 10 --train-size 200000 --hard-share 0.5 --output-dir ten
+    python problem1/generate_data.py --num-digits 10 --train-size 200000 --hard-share 0.75 --output-dir ten
 """
 
 import random

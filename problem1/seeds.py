@@ -51,9 +51,9 @@ RUNS = {f"seed{seed}": Run("another seed", {"seed": seed}) for seed in range(10)
 RUNS["handout"] = Run("the handout's own size", {"seed": 641, "d_model": 128, "d_ff": 512})
 RUNS["plain3"] = Run("all rows drawn alike", {"seed": 641, "hard_weight": 0.0})
 for digits, rows in ((5, 100_000), (10, 200_000)):
-    RUNS[f"digits{digits}"] = Run(f"{digits} digits", {"seed": 641} | LONGER, digits, rows, 0.5)
+    RUNS[f"digits{digits}"] = Run(f"{digits} digits", {"seed": 641} | LONGER, digits, rows, 0.75)
     for seed in (0, 1):
-        RUNS[f"digits{digits}_seed{seed}"] = Run("another seed", {"seed": seed} | LONGER, digits, rows, 0.5)
+        RUNS[f"digits{digits}_seed{seed}"] = Run("another seed", {"seed": seed} | LONGER, digits, rows, 0.75)
     RUNS[f"digits{digits}_plain"] = Run("plain random rows", {"seed": 641} | LONGER, digits, rows)
 
 
