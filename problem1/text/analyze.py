@@ -2,7 +2,8 @@
 
     python problem1/text/analyze.py              # a minute
 
-    proof.json, proof.png    does it add right at every length? every local context, and the argument
+    proof.json, proof.png    does it add right at every length? every local context, and the argument, rounding
+                             included; `python problem1/text/check_proof.py` checks it again
     heads.json, heads.png    where each head attends, and exact match without it
     lengths.json             exact match at 8 to 2,006 characters, and on shapes that no training row had
 
