@@ -15,6 +15,7 @@ from problem1.analysis import (
     exhaustive,
     patching,
     probes,
+    program,
     pruning,
 )
 from problem1.analysis.carry_pairs import make_group
@@ -32,6 +33,8 @@ def small(monkeypatch):
         (carry_through_nines, "PAIRS", 40),
         (attention_shift, "PAIRS", 40),
         (probes, "FITTED_ON", 200),
+        (program, "BATCH", 300),
+        (program, "FITTED_ON", 300),
     ):
         monkeypatch.setattr(module, name, value)
     # The fused optimizer knows the names of real devices only.
@@ -55,6 +58,7 @@ ANALYSES = {
     "patching": lambda context: patching.measure(context, make_group(2, target=1, nines=0, count=120)),
     "probes": probes.measure,
     "nines": carry_through_nines.measure,
+    "program": lambda context: program.measure(context.model, sums=300, num_digits=2),
     "shift": lambda context: attention_shift.measure(context, make_group(2, target=1, nines=0, count=40)),
 }
 
