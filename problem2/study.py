@@ -69,7 +69,8 @@ def sum_up(output_dir: Path) -> None:
     numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
     write_json(folder / "study.json", numbers)
     study_summary.draw_curves(summary, folder, trained)
-    study_summary.draw_causes(summary, folder / "study_causes.png", trained[1])
+    if "course" in summary:
+        study_summary.draw_causes(summary["course"], folder / "study_causes.png", trained[1])
     for protocol, schemes in summary.items():
         for kind, words in extrapolation.KINDS.items():
             print(f"\n{protocol} protocol, {words}: mean accuracy by length (* collapsed with every seed)")

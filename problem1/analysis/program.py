@@ -162,7 +162,7 @@ def direction(batch: Batch) -> dict[str, dict]:
     n, half, found = batch.digits - 1, len(batch) // 2, {}
     other, carry = batch.anything(), batch.columns.sum > 9
     for t in range(1, n):
-        both = batch.memory[:, [t, n + 1 + t]].flatten(1).double().cpu()  # the column's two vectors
+        both = batch.memory.cpu()[:, [t, n + 1 + t]].flatten(1).double()  # the column's two vectors
         usable = batch.columns.sum[:, t] != 9
         no, yes = (both[:half][usable[:half] & (carry[:half, t] == value)] for value in (False, True))
         mean = yes.mean(0) - no.mean(0)
@@ -178,13 +178,13 @@ def direction(batch: Batch) -> dict[str, dict]:
             ("random", drawn, drawn / (drawn @ drawn)),
         ):
             changed = both + ((both[other] - both) @ read)[:, None] * step
-            memory = batch.memory.clone()
+            memory = batch.memory.cpu().clone()
             memory[:, [t, n + 1 + t]] = changed.view(len(batch), 2, -1).to(memory)
             edges = batch.own()
             edges[:, t, t] += len(batch)
             plus = torch.arange(len(batch))[:, None, None].expand(-1, batch.digits, 1)
             rows = torch.cat([edges, plus, edges], 2)
-            written = batch.written(edges=rows, memory=torch.cat([batch.memory, memory]))
+            written = batch.written(edges=rows, memory=torch.cat([batch.memory, memory.to(batch.memory)]))
             entry[name] = proportion((written[:, t] == expected)[where])
         names = digit_names(n + 1)
         found[f"{names[t + 1]} to {names[t]}"] = entry

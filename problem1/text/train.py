@@ -1,6 +1,6 @@
 """Train on addition as text: results/text/best_model.pth, training_log.json, training_curves.png.
 
-    python problem1/text/train.py                                          # place_value: a quarter of a minute
+    python problem1/text/train.py                                          # place_value: about 20 seconds
     python problem1/text/train.py --scheme sinusoidal --output-dir try     # another position scheme
     python problem1/text/train.py --resume                                 # continue a run that was stopped
     torchrun --nproc_per_node=2 problem1/text/train.py                     # data-parallel

@@ -61,7 +61,7 @@ def train_and_measure(run: training.Settings, lengths: list[int], config: dict, 
         "training": read_log(folder / "training_log.json"),
         "trained_lengths": list(rows["train"].length_range()),
         "sets": extrapolation.measure(model, sets),
-        "mechanism": mechanism.measure(model, by_kind),
+        "mechanism": mechanism.measure(model, by_kind) if run.protocol == "course" else None,
         "proof": proof.prove(model),
     }
 

@@ -35,7 +35,7 @@ def _one_scheme(runs: list[dict]) -> dict:
         "sets": {name: _spread([run["sets"][name] for run in runs]) for name in runs[0]["sets"]},
         "causes": {
             kind: {name: _spread([run["mechanism"][kind][name] for run in runs]) for name in CONDITIONS}
-            for kind in KINDS
+            for kind in (KINDS if runs[0]["mechanism"] else ())
         },
         "proof_holds": [run["proof"]["holds"] for run in runs if run["proof"]],
     }
@@ -108,18 +108,17 @@ def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
         extrapolation.draw_grid(points, folder / f"study_{protocol}_schemes.png", trained, caption)
 
 
-def draw_causes(summary: dict, path: Path, longest: int) -> None:
-    """Mean over seeds under each condition: the course's negatives under its protocol, mild ones under strict."""
+def draw_causes(schemes: dict, path: Path, longest: int) -> None:
+    """Mean over seeds under each condition, for both kinds of negatives."""
     panels = {
-        f"{protocol} protocol, {KINDS[kind]}": {
+        words[0].upper() + words[1:]: {
             name: {
                 c: (n["balanced"], n["collapsed_seeds"] == len(numbers["seeds"]))
                 for c, n in numbers["causes"][kind].items()
             }
-            for name, numbers in summary[protocol].items()
+            for name, numbers in schemes.items()
         }
-        for protocol, kind in (("course", "extrapolation"), ("strict", "adjacent"))
-        if protocol in summary
+        for kind, words in KINDS.items()
     }
-    first = next(iter(next(iter(summary.values())).values()))["causes"]["extrapolation"]["as it is"]
+    first = next(iter(schemes.values()))["causes"]["extrapolation"]["as it is"]
     mechanism.draw(panels, path, longest, mechanism.CAPTION.format(rows=first["rows"]))

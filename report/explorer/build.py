@@ -57,7 +57,7 @@ class Settings:
     output: Path = setting(ROOT / "report/explorer.html", "the page", metavar="FILE")
 
 
-# --- weights as text -----------------------------------------------------------------------------------------------
+# --- weights as text ---------------------------------------------------------------------------------------------
 
 
 def base64_of(values: np.ndarray, dtype: str) -> str:
@@ -128,7 +128,7 @@ def bucket_starts() -> list[int]:
     return [buckets.index(bucket) for bucket in range(T5PositionalEncoding.BUCKETS // 2)]
 
 
-# --- results ---------------------------------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------------------------
 
 
 def needed(path: Path) -> dict:
@@ -217,7 +217,7 @@ def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module
     return {"committed": committed, "rounded": again, "sets": {key: len(part) for key, part in rows.items()}}
 
 
-# --- the page ----------------------------------------------------------------------------------------------------------
+# --- the page ----------------------------------------------------------------------------------------------------
 
 
 def small_figure(path: Path, width: int = 480) -> str:

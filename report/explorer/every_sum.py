@@ -2,7 +2,8 @@
 
     python report/explorer/every_sum.py
 
-The same JavaScript as in the page, in V8 without a browser. The page tells the result, as long as the model is the same.
+The same JavaScript as in the page, in V8 without a browser. The page tells the result, as long as the model is the
+same.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The page's engine gives the numbers of the torch models: every logit, pattern and intervention, in double precision."""
+"""The page's engine gives the numbers of the torch models in double: every logit, pattern and intervention."""
 
 import hashlib
 import json
@@ -145,7 +145,7 @@ def test_addition_under_interventions(javascript, digits, data):
     pairs = data.draw(st.lists(st.tuples(operands, operands), min_size=2, max_size=2))
     heads = data.draw(st.lists(st.sampled_from(digits.head_names()), min_size=1, max_size=6, unique=True))
     ours, theirs = {}, {}
-    for number, head in enumerate(heads):
+    for head in heads:
         length = 7 if head.startswith("encoder") else 4
         generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
         kind = data.draw(st.sampled_from(["zero", "mean", "patch"]))
@@ -169,7 +169,8 @@ def test_greedy_answers_with_heads_off(javascript, digits, a, b, off):
         hooks = HeadHooks({head: zero for head in heads})
         written.append(int(digits(sums.sources, torch.tensor([written]), hooks=hooks)[0, -1].argmax()))
     found = javascript(
-        """const t = m.digits.tokens([input.pair]), off = Object.fromEntries(input.heads.map((head) => [head, {value: null}]));
+        """const t = m.digits.tokens([input.pair]);
+        const off = Object.fromEntries(input.heads.map((head) => [head, {value: null}]));
         return Array.from(m.digits.answer(t.sources, t.targets, new Engine.Hooks(off)).answers)""",
         {"pair": [a, b], "heads": heads},
     )

@@ -13,6 +13,7 @@ from problem1.analysis import (
     exhaustive,
     patching,
     probes,
+    program,
     pruning,
 )
 from problem1.analysis.carry_pairs import make_group
@@ -28,6 +29,8 @@ def small(monkeypatch):
         (pruning, "FRESH", 100),
         (pruning, "DRAWS", 2),
         (probes, "FITTED_ON", 200),
+        (program, "BATCH", 300),
+        (program, "FITTED_ON", 300),
     ):
         monkeypatch.setattr(module, name, value)
     # The fused optimizer knows the names of real devices only.
@@ -51,6 +54,7 @@ ANALYSES = {
     "removal": lambda context: pruning.remove_and_fine_tune(context, context.heads[:1]),
     "patching": lambda context: patching.measure(context, make_group(2, target=1, nines=0, count=120)),
     "probes": probes.measure,
+    "program": lambda context: program.measure(context.model, sums=300, num_digits=2),
 }
 
 

@@ -4,6 +4,7 @@ import copy
 import pickle
 import zipfile
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -129,11 +130,16 @@ def test_faults_in_a_certificate_are_refused(few, capsys):
     refused("fingerprint", fingerprint=few["fingerprint"] | {"sha256": "0" * 64})
     refused("fingerprint", fingerprint=few["fingerprint"] | {"grid": 2.0**-40})
     refused("exp", exp=few["exp"] | {"largest_error_in_ulp": {"torch": 4.5}})
+    refused("exp", exp=few["exp"] | {"largest_error_in_ulp": {}})
     refused("exp", exp=few["exp"] | {"from": -1})
 
     changed = weights | {"output.bias": weights["output.bias"] + np.float32(1e-6)}
     with pytest.raises(ValueError, match="other weights"):
         check_proof.check(few, changed, FEW)
+    more = weights | {"encoder.1.attention_norm.bias": weights["encoder.0.attention_norm.bias"]}
+    digest = sha256(b"".join(name.encode() + weight.tobytes() for name, weight in sorted(more.items()))).hexdigest()
+    with pytest.raises(ValueError, match="layers"):
+        check_proof.check(few | {"weights_sha256": digest}, more, FEW)
     with pytest.raises(ValueError, match="local contexts"):  # fewer were proven than there are
         check_proof.check(few, weights, (0, 1, 2, 9))
 
