@@ -12,39 +12,55 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from lab.files import UserError, read_bytes, read_json, write_text
+from lab.hooks import short_name
 from lab.settings import parse, run, setting
 
 BLOCK = "answers: make readme"
+POINT = 0.01
 FILES = {
     "verification": "problem1/results/verification.json",
     "robustness": "problem1/results/robustness.json",
-    "proof": "problem1/results/text/proof.json",
-    "scaling": "problem1/results/text/scaling.json",
+    "statistics": "problem1/results/head_analysis/head_specialization.json",
     "ablation": "problem1/results/head_analysis/ablation_results.json",
     "pruning": "problem1/results/head_analysis/pruning_curve.json",
-    "carry": "problem1/results/carry/summary.json",
+    "summary": "problem1/results/carry/summary.json",
+    "program": "problem1/results/carry/program.json",
+    "proof": "problem1/results/text/proof.json",
     "sorting": "problem2/results/extrapolation/extrapolation_details.json",
+    "span": "problem2/results/extrapolation/sinusoidal_span.json",
+    "contradictions": "report/contradictions.json",
 }
 COURSE = ("sinusoidal", "learned", "none")  # the encodings that the course asks for
 SETS = {"8–16": "test"} | {str(length): f"extrapolation/{length}" for length in (32, 64, 128, 256)}
+ONE_SWAP = "adjacent/16"  # rows of length 16, the unsorted ones with one swap of neighbours
 EXTRAPOLATES = 0.99  # accuracy at every one of these lengths
 HOMEWORK = """\
-| question of the homework | answer | file |
-|---|---|---|
-| Does the model add? | **{exact[errors]:,} of all {exact[pairs]:,} sums** of three-digit numbers are wrong; smallest \
-logit margin {exact[smallest_margin]:.1f} | {verification} |
-| With other seeds? | {by_seed} of {exact[pairs]:,} are wrong | {robustness} |
-| Longer numbers? | of five digits {five[errors]:,} of {five[pairs]:,} new sums are wrong, of ten {ten[errors]:,} of \
-{ten[pairs]:,} | {robustness} |
-| Numbers of any length? | as text, {proven}: {text[failures]:,} errors in **all {text[local_contexts]:,} local \
-contexts**; longest sums tried: {longest[digits]:,} digits, {longest[right]} of {longest[of]} right | {proof} |
-| Which head matters most? | in the default model `{head}`: {lost} of the test sums are wrong without it | {ablation} |
-| How many heads can be pruned for less than one point? | {prunable[alone]} of {heads}, each alone; \
-**{prunable[together]} together** | {pruning} |
-| How does the carry reach the answer? | patched from a sum with the other carry, at most {most} decoder \
-cross-attention heads together flip at least {flips} of the digits that it changes | {carry} |
-| Which positional encodings extrapolate? | at least 99% right at every length to 256: {best}; one answer to \
-everything at 256: {constant} | {sorting} |
+| question | answer | numbers | figure |
+|---|---|---|---|
+| Does the model add? | **{exact[errors]:,} of all {exact[pairs]:,} sums** are wrong; so with {seeds} other seeds: \
+{by_seed} | {verification}, {robustness} | [curves](problem1/results/training_curves.png) |
+| What do the heads attend to? | {column} of {heads} to one column of digits, {below} to the column below | {statistics} \
+| [all heads](problem1/results/attention_patterns/overview.png), \
+[four in detail](problem1/results/attention_patterns/in_detail.png) |
+| Which heads are critical? | {needed} of {heads} cost a point or more alone; most {head}: {lost} of the test sums \
+| {ablation} | [importance](problem1/results/head_analysis/head_importance.png) |
+| How many can be pruned? | {prunable[alone]} of {heads} one at a time, **{prunable[together]} together** \
+| {pruning} | [pruning](problem1/results/head_analysis/pruning_curve.png) |
+| How do heads handle the carry? | at most {most} cross-attention heads together flip at least {flips} of the digits \
+that a carry changes | {summary} | [patching](problem1/results/carry/patching_heads.png) |
+| Which algorithm is that? | a program of {lines} lines; on columns from unrelated sums that fit together the model \
+writes what it says in {fitting} of {tried:,} cases | {program} | [circuit](problem1/results/carry/program.png) |
+| Numbers of any length? | as text, {proven}: all {text[local_contexts]:,} local contexts are right | {proof} | \
+[margins](problem1/results/text/proof.png) |
+| Which positional encodings extrapolate? | at least 99% right to length 256: {best}; one answer to everything: \
+{constant} | {sorting} | [curves](problem2/results/extrapolation/extrapolation_curves.png) |
+| Why might sinusoidal, why does it not? | scores can depend on distance alone, but {span_[directions]} of \
+{span_[d_model]} directions hold {energy} of the trained codes | {span} | \
+[span](problem2/results/extrapolation/sinusoidal_span.png) |
+| Is a perfect score enough? | no: of rows with one swapped pair, length 16, the best scheme ({swap_best}) gets \
+{swap_most} | {sorting} | [all schemes](problem2/results/extrapolation/extrapolation_schemes.png) |
+| Why do published solutions disagree? | for {sufficient} of {claims} claims a cause that suffices was found | \
+{contradictions} | report, section 10 |
 """
 
 
@@ -56,29 +72,44 @@ class Settings:
 def answers(root: Path = ROOT) -> str:
     """Two tables: the questions of the homework, and the positional encodings by length."""
     found = {name: read_json(root / file, "run `make`, and `make seeds`.") for name, file in FILES.items()}
-    exact, runs = found["verification"], found["robustness"]["runs"]
-    head, groups = found["ablation"]["ranking"][0], found["carry"]["groups"]
+    exact, runs, program = found["verification"], found["robustness"]["runs"], found["program"]
+    heads, lost = found["statistics"]["heads"], found["ablation"]["heads"]
+    seeds = [run["errors"] for name, run in runs.items() if name.startswith("seed")]
+    targets = [entry["main_target"] for entry in heads.values()]
+    worst, groups = found["ablation"]["ranking"][0], found["summary"]["groups"]
     brought = [group["minimal_sets"]["decoder cross"] for group in groups if group["pairs"]]
-    scores = {name: {n: scheme["sets"][SETS[n]] for n in SETS} for name, scheme in found["sorting"]["schemes"].items()}
+    schemes, verdicts = found["sorting"]["schemes"], [row["verdict"] for row in found["contradictions"]["table"]]
+    scores = {name: {n: scheme["sets"][SETS[n]] for n in SETS} for name, scheme in schemes.items()}
     least = {name: min(score["accuracy"] for score in scores[name].values()) for name in scores}
     best = sorted((name for name in scores if least[name] >= EXTRAPOLATES), key=least.get, reverse=True)
+    swapped = {name: scheme["sets"][ONE_SWAP]["balanced_accuracy"] for name, scheme in schemes.items()}
     table = HOMEWORK.format(
         **{name: f"[`{Path(file).name}`]({file})" for name, file in FILES.items()},
         exact=exact,
-        by_seed=", ".join(f"{run['errors']:,}" for name, run in runs.items() if name.startswith("seed")),
-        five=runs["digits5"],
-        ten=runs["digits10"],
-        text=found["proof"],
-        proven="proven" if found["proof"]["proven"] else "not proven",
-        longest=found["scaling"]["sizes"][-1],
-        head=head,
-        lost=percent(1 - found["ablation"]["heads"][head]["zero"]["accuracy"]),
-        heads=found["pruning"]["heads"],
+        seeds=len(seeds),
+        by_seed="none" if not any(seeds) else ", ".join(f"{errors:,}" for errors in seeds),
+        heads=len(heads),
+        column=targets.count("same column"),
+        below=targets.count("lower column"),
+        needed=sum(entry["zero"]["drop"] >= POINT for entry in lost.values()),
+        head=short_name(worst),
+        lost=percent(lost[worst]["zero"]["drop"]),
         prunable=found["pruning"]["prunable"]["zero"],
         most=max(len(chosen["heads"]) for chosen in brought),
         flips=percent(min(chosen["sufficiency"]["share"] for chosen in brought)),
-        best=", ".join(best) or "not one",
-        constant=", ".join(name for name in scores if scores[name]["256"]["collapsed"]) or "not one",
+        lines=len(program["program"]),
+        fitting=percent(program["interchange"]["three_fitting"]["share"]),
+        tried=program["interchange"]["three_fitting"]["n"],
+        text=found["proof"],
+        proven="proven in float64 and float32" if found["proof"]["proven_in_float32"] else "not proven in float32",
+        best=", ".join(best) or "none",
+        constant=", ".join(name for name in scores if scores[name]["256"]["collapsed"]) or "none",
+        span_=found["span"],
+        energy=percent(found["span"]["energy"]),
+        swap_best=max(swapped, key=swapped.get),
+        swap_most=percent(max(swapped.values())),
+        sufficient=verdicts.count("sufficient cause"),
+        claims=len(verdicts),
     )
     rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in dict.fromkeys([*COURSE, *best])]
     head = f"| sorted or not, by length; trained on 8–16 | {' | '.join(SETS)} |"
