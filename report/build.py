@@ -21,7 +21,6 @@ HERE = Path(__file__).resolve().parent
 # Which target of the Makefile makes what; the first that fits.
 TARGETS = {
     "problem1/results/robustness.json": "make seeds",
-    "problem1/results/text/length_generalisation": "make seeds",
     "problem1/results/text/": "make text",
     "problem1/": "make problem1",
     "problem2/results/study/": "make study",

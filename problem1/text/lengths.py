@@ -6,7 +6,7 @@ Beyond that, shapes that no training row had: one operand far longer, or nothing
 
 from lab.statistics import wilson
 from lab.training import evaluate
-from problem1.text.dataset import Pairs, chain_pairs, encode, random_pairs, score, to_input
+from problem1.text.dataset import MAX_CHARACTERS, Pairs, chain_pairs, encode, random_pairs, score, to_input
 
 # characters of input -> (random sums, full-carry-chain sums); operands have (characters - 6) / 2 digits
 COUNTS = {
@@ -94,4 +94,4 @@ def run(model, settings: dict, most: int) -> dict:
     lengths, shapes = by_length(model, settings, most), by_shape(model, settings, most)
     parts = [part[kind] for part in lengths.values() for kind in ("random", "chain")] + list(shapes.values())
     total = share(sum(part["right"] for part in parts), sum(part["of"] for part in parts))
-    return {"lengths": lengths, "shapes": shapes, "in_all": total}
+    return {"training_characters": MAX_CHARACTERS, "lengths": lengths, "shapes": shapes, "in_all": total}

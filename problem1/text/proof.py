@@ -164,12 +164,13 @@ def certify(model: PlaceValueTransformer, contexts: Tensor, exp_step: int = 1) -
 def _summary(found: Bound) -> dict:
     """The reserve rounded down and the radius rounded up, to four digits."""
     reserve, radius = float(found.reserve.min()), float(found.radius.max())
+    share = float((found.radius / found.above).max())
     return {
         "holds": reserve > 0,
         "smallest_margin": float(found.margins.min()),
         "smallest_reserve": four_digits(reserve, up=False),
         "largest_radius": four_digits(radius, up=True),
-        "largest_share_of_a_difference": four_digits(float((found.radius / found.above).max()), up=True),
+        "largest_share_of_a_difference": four_digits(share, up=True) if reserve > 0 else None,
     }
 
 
@@ -295,17 +296,18 @@ def draw(numbers: dict, path: Path) -> None:
     for number, (kind, heights) in enumerate(counts.items()):
         style = {"color": COLOURS[number], "linestyle": LINES[number], "linewidth": 1.6}
         axes.stairs(heights, edges, **style, label=f"{kind}: {sum(heights):,}")
-    lines = [(numbers["smallest_margin"], "smallest\nmargin", 0.97)]
+    lines = [(numbers["smallest_margin"], "smallest\nmargin", "left")]
     for name, found in numbers["rounding"].items():
-        lines.append((found.get("largest_radius", 0), f"largest radius\nin {name}", 0.75))
+        lines.append((found.get("largest_radius", 0), f"largest radius\nin {name}", "right"))
     if "all_sums" in numbers["measured"]:
-        lines.append((numbers["measured"]["all_sums"]["distance"], "measured\nin float32", 0.75))
-    style = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "ha": "right"}
-    for value, text, height in lines:
+        lines.append((numbers["measured"]["all_sums"]["distance"], "measured\nin float32", "right"))
+    style = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 9}
+    for value, text, side in lines:
         if value > 0:
             axes.axvline(value, color="#555555", linewidth=1)
-            axes.annotate(f"{text}\n{value:.2g}", (value, height), xytext=(-4, 0), fontsize=9, **style)
-    axes.set(xscale="log", yscale="log", xlim=(1e-10, 100), ylim=(0.7, None))
+            beside = (-4 if side == "right" else 4, 0)
+            axes.annotate(f"{text}\n{value:.2g}", (value, 0.98), xytext=beside, ha=side, **style)
+    axes.set(xscale="log", yscale="log", xlim=(1e-10, 100), ylim=(0.7, 2e6))
     axes.set(xlabel="logits (logarithmic)", ylabel="local contexts")
     axes.legend(loc="center left", bbox_to_anchor=(0.49, 0.3), title="logit margin of the right symbol, by kind")
     save(

@@ -10,12 +10,21 @@
   const isOff = (text) => text.split(",").every((part) => /:[zm]$/.test(part) && headNames.includes(part.slice(0, -2)));
   const isToken = (text) => /^[st]\d+$/.test(text) && +text.slice(1) < (text[0] === "s" ? S : T);
 
+  // The page opens on a sum with a chain of carries that goes wrong without the head that matters most.
+  const worst = headNames.reduce((x, y) => (facts.ablation[y].zero < facts.ablation[x].zero ? y : x));
+  const needsWorst = (pair, row) => {
+    const { sources, targets } = model.tokens([pair]), hooks = new Engine.Hooks({ [worst]: { value: null } });
+    return facts.class_names[facts.classes[row]] === "carry chain" && model.answer(sources, targets, hooks).answers.some((digit, k) => digit !== targets[k]);
+  };
+  const example = (ROWS.find(needsWorst) || ROWS[0]).map(String);
+
   const state = {
-    a: State.read("a", "386", isOperand),
-    b: State.read("b", "617", isOperand),
+    a: State.read("a", example[0], isOperand),
+    b: State.read("b", example[1], isOperand),
     off: new Map(), // head -> "zero" or "mean"
     held: State.read("hold", null, isToken), // "s3": source token 3; "t0": answer digit 0
     hover: null,
+    open: false, // the table of where the chosen token looks
   };
   for (const part of State.read("off", "", isOff).split(",").filter(Boolean)) {
     state.off.set(part.slice(0, -2), part.endsWith("z") ? "zero" : "mean");
@@ -143,7 +152,7 @@
       const from = key === null ? "–" : top(Q.map((name, i) => [name, pattern[i * K.length + key]]));
       return query === null && key === null ? [] : [[short(head), to, from]];
     });
-    return h("details", { open: state.held === id }, h("summary", {}, `“${text}”: where it looks and who looks at it, in numbers`),
+    return h("details", { open: state.open, ontoggle: (event) => (state.open = event.target.open) }, h("summary", {}, `“${text}”: where it looks and who looks at it, in numbers`),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "attention of the chosen digit" },
         table([["head", "looks at", "looked at by"], ...rows])));
   }
@@ -285,7 +294,6 @@
   const preset = (a, b) => button(`${a} + ${b}`, () => { [inputA.value, inputB.value] = [a, b]; changeSum(); });
   const group = (title, text, test) => [h("h3", {}, title), h("p", { class: "note" }, text), h("div", { class: "heads" }, headNames.filter(test).map(makeFigure))];
 
-  const worst = headNames.reduce((x, y) => (facts.ablation[y].zero < facts.ablation[x].zero ? y : x));
   const free = exact_match.findLastIndex((share) => share >= 0.99), { verification } = facts;
   put(root, 
     h("h2", { id: "add-title" }, "Add"),
@@ -293,7 +301,7 @@
       verification.errors === 0 && verification.exhaustive ? ["The model writes ", h("b", {}, `all ${whole(verification.pairs)} sums right`)] : `The model writes ${whole(verification.errors)} of ${whole(verification.pairs)} sums wrong`,
       ". ", h("b", {}, `${free} of its ${headNames.length} heads can be removed`), ` one after another, and ${percent(exact_match[free])} of the test sums stay right. But switch off `,
       h("b", {}, short(worst)), ` alone, and only ${percent(facts.ablation[worst].zero)} are. Try it: its button is below.`),
-    h("div", { class: "row" }, inputA, "+", inputB, preset("386", "617"), preset("445", "555"), preset("120", "345"), preset("999", "999")),
+    h("div", { class: "row" }, inputA, "+", inputB, preset(...example), preset("445", "555"), preset("120", "345"), preset("999", "999")),
     problem, answer, verdict, tokens, looks,
     group("Encoder: the digits of the question look at each other", "E0.1: encoder, layer 0, head 1. Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums).", (head) => head.startsWith("encoder")),
     group("Decoder, cross-attention: each digit of the answer looks at the question", "D1.cross.2: decoder, layer 1, head 2. Row: the digit being written.", (head) => head.includes(".cross")),

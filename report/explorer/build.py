@@ -140,6 +140,7 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
     verification = needed(folder / "verification.json")
     ablation = needed(folder / "head_analysis/ablation_results.json")
     greedy = needed(folder / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
+    program = folder / "carry/program.json"
     rows = addition.load_or_generate()["test"]
     if rows.num_digits != needed_digits(model):
         raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
@@ -157,6 +158,7 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
             for head in model.head_names()
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
+        "program": read_json(program, "")["lines"] if program.is_file() else [],
         "groups": [carry_group(group) for group in needed(folder / "carry/patching.json")["groups"] if group["pairs"]],
     }
 
@@ -193,7 +195,8 @@ def weights_digest(tensors: dict) -> str:
 
 def facts_of_text(folder: Path) -> dict:
     proof = needed(folder / "text/proof.json")
-    return {key: value for key, value in proof.items() if key not in ("margin_histogram", "argument")}
+    names = ("proven", "local_contexts", "failures", "smallest_margin", "fingerprint", "rounding")
+    return {name: proof.get(name) for name in names}
 
 
 def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:

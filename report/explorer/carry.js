@@ -1,7 +1,7 @@
 "use strict";
 /* Carry: two sums that differ in a carry. What heads give in one run is put into the other, until the digit flips. */
 (() => {
-  const { groups } = FACTS.addition, model = Engine.load(MODELS.addition), { digits, T, S, vocabulary, headNames } = model;
+  const { groups, program } = FACTS.addition, model = Engine.load(MODELS.addition), { digits, T, S, vocabulary, headNames } = model;
   const root = document.getElementById("carry"), worker = background(["addition"]);
   const lowest = 10 ** (digits - 1), highest = 10 ** digits - 1;
   const names = Array.from({ length: T }, (_, k) => ["ones", "tens", "hundreds", "thousands"][T - 1 - k] || `10^${T - 1 - k}`);
@@ -278,6 +278,7 @@
     problem, result, outcome,
     h("div", { class: "row" }, circuit, button("Patch all heads", () => patchHeads(headNames)), button("Patch none", () => { clear(); changed(); })),
     h("div", { class: "row", role: "group", "aria-label": "the map shows" }, h("span", { class: "note" }, "the map shows"), mapPair, mapAll), mapNote, grids,
+    program.length > 0 && h("details", {}, h("summary", {}, "The program that was read from this model, in words"), h("ol", {}, program.map((line) => h("li", {}, line)))),
     exports("carry-map", () => mapPicture(exported()), exported));
 
   const mapPicture = (rows) => s("svg", { viewBox: `0 0 ${150 + 44 * (S + 1)} ${24 + 18 * headNames.length}` }, rows.map(([head, ...values], row) => [

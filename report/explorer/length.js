@@ -77,7 +77,7 @@
 
   // --- the proof -----------------------------------------------------------------------------------------------------------
 
-  const fingerprint = facts.fingerprint || null, grid = fingerprint ? fingerprint.grid : 1 / 64;
+  const theorem = facts.rounding && facts.rounding.float64, { fingerprint } = facts, grid = fingerprint ? fingerprint.grid : 1 / 64;
   let counts = {};
 
   function prove() {
@@ -155,7 +155,8 @@
     h("p", { class: "finding" }, "A second model writes a digit from six symbols: two digits of each number and the last two symbols it wrote. There are only ",
       h("b", {}, `${whole(facts.local_contexts)} such local contexts`), facts.proven ? ", and it is right in every one, by a logit margin of at least " : `, and it is wrong in ${whole(facts.failures)} of them; smallest logit margin `,
       h("b", {}, facts.smallest_margin.toFixed(2)), facts.proven ? ". So it adds right at every length." : "."),
-    h("p", { class: "note" }, "The model runs here in double precision with an exponential function of its own, so every browser computes the same bits."),
+    h("p", { class: "note" }, "The model runs here in double precision with an exponential function of its own, so every browser computes the same bits.",
+      theorem && theorem.holds && ` The theorem on rounding covers them: in double precision no difference of logits is off by more than ${theorem.largest_radius}.`),
     inputX, inputY, h("div", { class: "row" }, [20, 200, 2000].map((n) => button(`${whole(n)} random digits`, () => draw(n, false))), button("a carry through 1,000 digits", () => draw(1000, true))),
     problem, verdict, columns,
     h("div", { class: "sides" },

@@ -27,7 +27,6 @@ def main() -> None:
         browser = engine.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_context(offline=True, viewport={"width": 1180, "height": 1000}).new_page()
         page.goto(f"file://{PAGE}#hold=t0")
-        page.locator("#add details summary").click()  # the table would hide the patterns
         expect(page.locator("#add .accuracy thead th").last).to_have_text("now", timeout=60_000)
         page.evaluate("document.querySelector('#add').scrollIntoView({behavior: 'instant'})")
         write_bytes(PICTURE, page.screenshot())

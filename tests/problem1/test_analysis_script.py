@@ -28,6 +28,7 @@ from tests.problem1.test_analysis_heads import by_forward_hook
 SCRIPT = "problem1/analyze.py"
 PROMISED = [
     "verification.json",
+    "rounding.json",
     "examples/examples.json",
     "attention_patterns/patterns.json",
     "attention_patterns/overview.png",
