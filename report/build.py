@@ -21,6 +21,8 @@ HERE = Path(__file__).resolve().parent
 # Which target of the Makefile makes what; the first that fits.
 TARGETS = {
     "problem1/results/robustness.json": "make seeds",
+    "problem1/results/text/sizes.json": "make seeds",
+    "problem1/results/text/scaling.json": "make seeds",
     "problem1/results/text/": "make text",
     "problem1/": "make problem1",
     "problem2/results/study/": "make study",
