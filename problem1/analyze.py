@@ -17,7 +17,10 @@ Reads results/best_model.pth and the data; writes, all in results/:
 import sys
 import textwrap
 import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -43,6 +46,7 @@ from problem1.dataset import load_or_generate
 from problem1.trained import load_model
 
 HERE = Path(__file__).resolve().parent
+BESIDE = (rounding, program)
 
 
 @dataclass(frozen=True)
@@ -57,20 +61,26 @@ class Settings:
 
 
 def analyse(context: Context, num_samples: int) -> None:
-    """The table of contents."""
+    """The table of contents. What takes minutes and needs nothing of the rest runs beside it, in a second process."""
+    beside = ProcessPoolExecutor(1, get_context("spawn"), device.start, ("cpu",))
+    with beside if context.meaningful else nullcontext():
+        waiting = {module: beside.submit(module.run, context) for module in BESIDE} if context.meaningful else {}
+        answer(context, num_samples, waiting)
+
+
+def answer(context: Context, num_samples: int, waiting: dict) -> None:
     seconds: dict[str, float] = {}
 
     def step(question: str, file: str, module, *inputs) -> dict:
         print(f"{question:<50}{file}", flush=True)
         started = time.perf_counter()
-        results = module.run(context, *inputs)
+        results = waiting[module].result() if module in waiting else module.run(context, *inputs)
         seconds[file] = round(time.perf_counter() - started, 1)
         if context.meaningful or module in (exhaustive, rounding):  # of a model that cannot add, nothing is concluded
             print(textwrap.indent(module.findings(results), "    "), flush=True)
         return results
 
     verified = step("Is every sum right?", "verification.json", exhaustive)
-    step("Is it right on other machines?", "rounding.json", rounding)
     shown = step("What does it write for single sums?", "examples/", examples, num_samples, verified)
     maps = step("Where does each head attend?", "attention_patterns/overview.png", attention_maps, shown)
     attends = step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)
@@ -78,9 +88,10 @@ def analyse(context: Context, num_samples: int) -> None:
     curves = step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
     patched = step("Which heads bring the carry?", "carry/patching.json", patching)
     probed = step("Where can the carry be read?", "carry/probes.json", probes)
+    step("Is it right on other machines?", "rounding.json", rounding)
+    step("Which program does it run?", "carry/program.json", program)
     measured = (shown, maps, lost, curves, attends, patched, probed)
     step("What is each head for?", "carry/summary.txt", summary, *measured)
-    step("Which program does it run?", "carry/program.json", program)
     where = next(context.model.parameters()).device
     write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
 

@@ -221,9 +221,12 @@ def measure_rounding(
     places, ways = Places(contexts), {}
 
     def measure(name: str, precision: str, index: Tensor, logits: Tensor) -> None:
-        distance = (logits.double() - bounds[precision].logits[index]).abs()
-        share = (distance.amax(1) / bounds[precision].logit_radius[index]).max()
-        ways[name] = {"precision": precision, "distance": float(distance.max()), "share_of_radius": float(share)}
+        distance = (logits.double() - bounds[precision].logits[index]).abs().amax(1)
+        record(name, precision, distance, bounds[precision].logit_radius[index])
+
+    def record(name: str, precision: str, distance: Tensor, radius: Tensor) -> None:
+        share = float((distance / radius).max())
+        ways[name] = {"precision": precision, "distance": float(distance.max()), "share_of_radius": share}
 
     if "float32" in bounds:
         everywhere = torch.arange(len(contexts))
@@ -234,8 +237,9 @@ def measure_rounding(
         measure(f"positions_up_to_{far}", "float32", index, logits[known])
         columns, targets = encode(pairs[:1], "place_value", "reversed")
         index, known = places.find(codes(local_contexts_in(columns, targets)).flatten())
-        logits = model.generate(columns)[1][0]
-        measure("one_symbol_at_a_time", "float32", index[: len(logits)], logits[known[: len(logits)]])
+        found = bounds["float32"]
+        margins = model.generate(columns)[1][0][: len(known)][known]  # in greedy decoding there are margins only
+        record("one_symbol_at_a_time", "float32", (margins - found.margins[index]).abs(), found.radius.amax(1)[index])
     if "float64" in bounds:
         some = list(every_local_context().values())[::20]
         found, _, logits = run_on(copy.deepcopy(model).double(), some)

@@ -114,7 +114,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
         assert any(not example["correct"] for example in shown)
 
     # What is printed is what was found.
-    assert "WARNING" not in stdout
+    assert "WARNING: This model" not in stdout
     assert f"exact on {8_100 - verified['errors']:,} of 8,100 sums" in stdout
     lines = stdout.splitlines()
     for head in results["ranking"][:3]:
