@@ -111,7 +111,7 @@ def answers(root: Path = ROOT) -> str:
         sufficient=verdicts.count("sufficient cause"),
         claims=len(verdicts),
     )
-    rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in dict.fromkeys([*COURSE, *best])]
+    rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in COURSE]
     head = f"| sorted or not, by length; trained on 8–16 | {' | '.join(SETS)} |"
     return "\n".join([table, head, "|---" * (len(SETS) + 1) + "|", *rows])
 
