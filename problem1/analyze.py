@@ -14,11 +14,11 @@ Reads results/best_model.pth and the data; writes, all in results/:
                            .png and .svg: the algorithm, read off and tested on every sum
 """
 
+import pickle
 import sys
 import textwrap
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -62,10 +62,16 @@ class Settings:
 
 def analyse(context: Context, num_samples: int) -> None:
     """The table of contents. What takes minutes and needs nothing of the rest runs beside it, in a second process."""
-    beside = ProcessPoolExecutor(1, get_context("spawn"), device.start, ("cpu",))
-    with beside if context.meaningful else nullcontext():
-        waiting = {module: beside.submit(module.run, context) for module in BESIDE} if context.meaningful else {}
-        answer(context, num_samples, waiting)
+    if not context.meaningful:
+        return answer(context, num_samples, {})
+    # Bytes, not tensors: torch would move the tensors to shared memory while this process computes with them.
+    copied = pickle.dumps(context)
+    with ProcessPoolExecutor(1, get_context("spawn"), device.start, ("cpu",)) as beside:
+        answer(context, num_samples, {module: beside.submit(on_a_copy, module.run, copied) for module in BESIDE})
+
+
+def on_a_copy(function, copied: bytes) -> dict:
+    return function(pickle.loads(copied))
 
 
 def answer(context: Context, num_samples: int, waiting: dict) -> None:

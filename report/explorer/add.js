@@ -59,7 +59,7 @@
     const text = `${state.a} + ${state.b} = ${[...run.answers].join("")}, ${right ? "right" : `wrong: ${[...run.targets].join("")}`}`;
     put(verdict, h("b", { class: right ? "good" : "bad" }, right ? "Right. " : "Wrong. "),
       state.off.size ? `${state.off.size} of ${headNames.length} heads switched off.` : "All heads on.");
-    announce(text);
+    announce(text, "answer");
   }
 
   // --- patterns --------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@
       h("b", {}, short(worst)), ` alone, and only ${percent(facts.ablation[worst].zero)} are. Try it: its button is below.`),
     h("div", { class: "row" }, inputA, "+", inputB, preset(...example), preset("445", "555"), preset("120", "345"), preset("999", "999")),
     problem, answer, verdict, tokens, looks,
-    group("Encoder: the digits of the question look at each other", "E0.1: encoder, layer 0, head 1. Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums).", (head) => head.startsWith("encoder")),
+    group("Encoder: the digits of the question look at each other", "E0.1: encoder, layer 0, head 1. Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums). Below: the smallest margin of this sum with that head off.", (head) => head.startsWith("encoder")),
     group("Decoder, cross-attention: each digit of the answer looks at the question", "D1.cross.2: decoder, layer 1, head 2. Row: the digit being written.", (head) => head.includes(".cross")),
     group("Decoder, self-attention: each digit of the answer looks at those written before", "Column ›: the start token. A digit is read one position after it is written.", (head) => head.startsWith("decoder") && head.includes(".self")),
     exports("attention-patterns", () => s("svg", { viewBox: "0 0 1080 560" }, headNames.map((head, k) => s("g", { transform: `translate(${(k % 8) * 134}, ${Math.floor(k / 8) * 186 + 16})` },

@@ -93,7 +93,7 @@
     const text = `The ${names[target]} digit ${flipped ? `flips: ${before[target]} becomes ${now[target]}` : `stays ${now[target]}`}. ` +
       `The logit difference has moved ${percent(moved, 0)} of the way.`;
     put(outcome, h("b", { class: flipped ? "bad" : "" }, text));
-    if (count) announce(text);
+    if (count) announce(text, "carry");
   }
 
   const scale = (moved) =>

@@ -37,7 +37,7 @@
     const right = ended && answer === rightSum(state.x, state.y), thinnest = Math.min(...steps.map(({ margin }) => margin));
     const text = `${right ? "Right" : "Wrong"}: ${whole(answer.length)} digits in ${whole(steps.length)} steps, smallest margin ${signed(thinnest, 2)}.`;
     put(verdict, h("b", { class: right ? "good" : "bad" }, text), ` (${Math.max(1, Math.round(performance.now() - started))} ms)`);
-    announce(text);
+    announce(text, "sum");
     state.t = Math.min(state.t, steps.length - 1);
     position.max = steps.length - 1;
     drawColumns();

@@ -23,9 +23,10 @@
       const text = SOURCE.replace(/<html[^>]*>/, `<html lang="en" data-state="${state}">`);
       download("explorer.html", "<!doctype html>\n" + text, "text/html");
     }),
-    button("Copy a link to this state", async () => {
-      await navigator.clipboard.writeText(location.href).then(
-        () => announce("link copied"), () => announce("the browser refused: copy the address of the page"));
+    button("Copy a link to this state", async (event) => {
+      const { target } = event, copy = navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject();
+      await copy.then(() => (target.textContent = "Link copied"), () => (target.textContent = "Refused: copy the page's address"));
+      announce(target.textContent, "link");
     }));
 
   const at = State.read("at", null, (name) => ["add", "carry", "length", "sorted"].includes(name));

@@ -31,7 +31,7 @@
     worker.start({ task: "classify", names: shown(), tokens: state.values }, (result) => {
       found[result.name] = result;
       drawVerdicts();
-    }, () => announce(`${state.values.length} values, ${Tools.isSorted(state.values) ? "sorted" : "not sorted"}; right: ${shown().filter(isRight).map(label).join(", ") || "no scheme"}`));
+    }, () => announce(`${state.values.length} values, ${Tools.isSorted(state.values) ? "sorted" : "not sorted"}; right: ${shown().filter(isRight).map(label).join(", ") || "no scheme"}`, "sequence"));
     drawVerdicts();
   }
 
