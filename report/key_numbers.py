@@ -48,7 +48,7 @@ HOMEWORK = """\
 | {pruning} | [pruning](problem1/results/head_analysis/pruning_curve.png) |
 | How do heads handle the carry? | at most {most} cross-attention heads together flip at least {flips} of the digits \
 that a carry changes | {summary} | [patching](problem1/results/carry/patching_heads.png) |
-| Which algorithm is that? | a program of {lines} lines; on columns from unrelated sums that fit together the model \
+| Which algorithm is that? | a program of {lines} lines; on columns of unrelated sums the model \
 writes what it says in {fitting} of {tried:,} cases | {program} | [circuit](problem1/results/carry/program.png) |
 | Numbers of any length? | as text, {proven}: all {text[local_contexts]:,} local contexts are right | {proof} | \
 [margins](problem1/results/text/proof.png) |
@@ -98,8 +98,8 @@ def answers(root: Path = ROOT) -> str:
         most=max(len(chosen["heads"]) for chosen in brought),
         flips=percent(min(chosen["sufficiency"]["share"] for chosen in brought)),
         lines=len(program["program"]),
-        fitting=percent(program["interchange"]["three_fitting"]["share"]),
-        tried=program["interchange"]["three_fitting"]["n"],
+        fitting=percent(program["interchange"]["three_any"]["share"]),
+        tried=program["interchange"]["three_any"]["n"],
         text=found["proof"],
         proven="proven in float64 and float32" if found["proof"]["proven_in_float32"] else "not proven in float32",
         best=", ".join(best) or "none",
