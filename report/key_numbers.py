@@ -91,7 +91,7 @@ def answers(root: Path = ROOT) -> str:
         heads=len(heads),
         column=targets.count("same column"),
         below=targets.count("lower column"),
-        needed=sum(entry["zero"]["drop"] >= POINT for entry in lost.values()),
+        needed=sum(max(entry[kind]["drop"] for kind in ("zero", "mean")) >= POINT for entry in lost.values()),
         head=short_name(worst),
         lost=percent(lost[worst]["zero"]["drop"]),
         prunable=found["pruning"]["prunable"]["zero"],
