@@ -44,7 +44,7 @@ def bound(model: Seq2SeqTransformer, sums: Sums, rules: Rounding) -> tuple[Tenso
 def _hidden(model: Seq2SeqTransformer, sources: Tensor, inputs: Tensor, rules: Rounding) -> Ball:
     """What stands before the output layer, all positions of all rows in one dimension."""
     scale = math.sqrt(model.embedding.embedding_dim)
-    table = rules.exact(model.embedding.weight * scale, 0 if math.log2(scale) % 1 == 0 else rules.gamma(3))
+    table = rules.exact(model.embedding.weight.double() * scale, 0 if math.log2(scale) % 1 == 0 else rules.gamma(3))
     positions = rules.exact(model.position.table)
 
     def embed(tokens: Tensor) -> Ball:

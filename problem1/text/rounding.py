@@ -50,7 +50,7 @@ def _hidden(rules: Rounding, model: PlaceValueTransformer, contexts: Tensor) -> 
     """The start of each batch of contexts, and what stands before the output layer."""
     (encoder,), (decoder,) = model.encoder, model.decoder
     scale = math.sqrt(model.embedding.embedding_dim)
-    embedded = rules.exact(model.embedding.weight * scale, 0 if math.log2(scale) % 1 == 0 else rules.gamma(3))
+    embedded = rules.exact(model.embedding.weight.double() * scale, 0 if math.log2(scale) % 1 == 0 else rules.gamma(3))
 
     # The encoder sees one position, two digits: 121 sequences. [121, 2, d]
     x = embedded[torch.cartesian_prod(OPERAND, OPERAND)]

@@ -67,7 +67,7 @@ def bounded_votes(model: SortingClassifier, unit: float) -> tuple[tuple[Tensor, 
     """The votes of `every_vote` in double, and how far from them any evaluation with this unit roundoff can be."""
     rules, (layer,), scale = Rounding(unit), model.layers, math.sqrt(model.embedding.embedding_dim)
     inexact = 0 if math.log2(scale) % 1 == 0 else rules.gamma(3)
-    x, attention = rules.exact(model.embedding.weight[:COUNT] * scale, inexact), layer.attention
+    x, attention = rules.exact(model.embedding.weight[:COUNT].double() * scale, inexact), layer.attention
     normed, votes, radius = rules.layer_norm(x, layer.attention_norm), [], 0.0
     parts = (attention.query, attention.key, attention.value)
     q, k, v = (rules.linear(normed, part, attention.num_heads) for part in parts)
