@@ -97,16 +97,16 @@ def by_size(runs: dict[str, dict]) -> list[dict]:
 
 def draw_sizes(found: list[dict], path: Path) -> None:
     """Parameters against the smallest margin, or against the wrong local contexts where there are any."""
-    figure, (above, below) = plt.subplots(2, 1, figsize=(6.3, 4.6), sharex=True)
+    figure, (above, below) = plt.subplots(2, 1, figsize=(6.3, 4.2), sharex=True)
+    sizes = {point["parameters"]: "{d_model}, {num_heads}, {d_ff}".format(**point) for point in reversed(found)}
+    place = {count: number for number, count in enumerate(sizes)}
     for point in found:
         right = point["wrong_local_contexts"] == 0
         axes, value = (above, point["smallest_margin"]) if right else (below, point["wrong_local_contexts"])
         fill = COLOURS[0] if point["proven"] else "white"
-        axes.plot(point["parameters"], value, marker="o", color=COLOURS[0 if right else 6], markerfacecolor=fill)
-    sizes = {point["parameters"]: "{d_model}, {num_heads}, {d_ff}".format(**point) for point in found}
-    below.set(xscale="log", yscale="log", ylim=(0.7, found[0]["local_contexts"] * 1.5))
-    below.set_xticks([*sizes], [f"{count:,}\n{size}" for count, size in sizes.items()], fontsize=7.5)
-    below.minorticks_off()
+        axes.plot(place[point["parameters"]], value, marker="o", color=COLOURS[0 if right else 6], markerfacecolor=fill)
+    below.set(yscale="log", ylim=(0.7, found[0]["local_contexts"] * 1.5))
+    below.set_xticks([*place.values()], [f"{count:,}\n{size}" for count, size in sizes.items()])
     below.set(xlabel="parameters\nwidth, heads, feed-forward", ylabel="wrong local contexts")
     above.set(ylabel="smallest logit margin", ylim=(0, None))
     proven = [point for point in found if point["proven"]]
