@@ -253,7 +253,7 @@
     if (next) off.set(head, next);
     else off.delete(head);
     setOff(off);
-    announce(`${short(head)} ${next ? `${next} ablated` : "on"}`);
+    announce(`${short(head)} ${next ? `${next} ablated` : "on"}`, "head");
   }
 
   function setOff(off) {

@@ -261,7 +261,7 @@
     state.map = map;
     State.write({ map });
     drawMap();
-    announce(`the map shows ${map === "pair" ? "this pair" : "the mean over all such pairs"}`);
+    announce(`the map shows ${map === "pair" ? "this pair" : "the mean over all such pairs"}`, "map");
   }
 
   const shares = straight.map((group, k) => [k ? "; " : "", `into the ${group.digit} `, h("b", {}, short(strongest(group))), `, ${percent(group.moved[strongest(group)], 0)} of the way to the other digit`]);

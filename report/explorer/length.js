@@ -72,7 +72,7 @@
     const [a, b, c, d, last, before] = context.map(name);
     put(contextTable, table([["", state.t ? `position ${state.t - 1}` : "below", `position ${state.t}`], ["first number", c, a], ["second number", d, b],
       ["answer read", before, last], ["writes", "", h("b", {}, name(symbol))], ["margin", "", margin.toFixed(4)]], { class: "context" }));
-    if (announced) announce(`position ${state.t} writes ${name(symbol)}, from ${a} and ${b}, below ${c} and ${d}, last written ${last}; margin ${margin.toFixed(2)}`);
+    if (announced) announce(`position ${state.t} writes ${name(symbol)}, from ${a} and ${b}, below ${c} and ${d}, last written ${last}; margin ${margin.toFixed(2)}`, "position");
   }
 
   // --- the proof -----------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@
         const verdict = holds ? `Proven on this machine: all ${whole(found.contexts)} local contexts are right, so sums of every length are.` :
           `Not proven: ${whole(found.wrong)} of ${whole(found.contexts)} local contexts are wrong.`;
         lines.push(["", h("b", { class: holds ? "good" : "bad" }, verdict)]);
-        announce(verdict);
+        announce(verdict, "proof");
       }
       put(proof, table([["on this machine", ""], ...lines]), histogram(),
         exports("margins", histogram, () => [["margin from", "local contexts"], ...bins()]));

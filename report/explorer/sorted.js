@@ -153,7 +153,7 @@
       if (count === COUNT || count % 5 === 0) drawCurves();
     }, () => {
       bar.hidden = true;
-      announce(`measured ${all} fresh sequences`);
+      announce(`measured ${all} fresh sequences`, "measured");
     });
   }
 
@@ -162,7 +162,7 @@
     State.write({ scheme: name });
     drawVerdicts();
     drawCurves();
-    announce(`the curve shows ${label(name)}`);
+    announce(`the curve shows ${label(name)}`, "curve");
   }
 
   function setProtocol(protocol) {

@@ -346,6 +346,9 @@ def test_exports_are_whole_files(visit, tmp_path):
     buttons = page.locator(".exports button", has_text=re.compile("^(SVG|CSV)$"))
     assert buttons.count() >= 9
     for number in range(buttons.count()):
+        if number % 5 == 4:  # a browser allows a page few downloads at a time
+            page.reload()
+            shows(page, "#sorted .verdicts", "right")
         with page.expect_download() as download:
             buttons.nth(number).click()
         download.value.save_as(tmp_path / "file")
