@@ -52,7 +52,7 @@ that a carry changes | {summary} | [patching](problem1/results/carry/patching_he
 writes what it says in {fitting} of {tried:,} cases | {program} | [circuit](problem1/results/carry/program.png) |
 | Numbers of any length? | as text, {proven}: all {text[local_contexts]:,} local contexts are right | {proof} | \
 [margins](problem1/results/text/proof.png) |
-| Which positional encodings extrapolate? | at least 99% right to length 256: {best}; one answer to everything: \
+| Which positional encodings extrapolate? | at least 99% right to length 256: {best}; one answer to everything at 256: \
 {constant} | {sorting} | [curves](problem2/results/extrapolation/extrapolation_curves.png) |
 | Why might sinusoidal, why does it not? | scores can depend on distance alone, but {span_[directions]} of \
 {span_[d_model]} directions hold {energy} of the trained codes | {span} | \
