@@ -23,11 +23,12 @@ LINES = ["-", "--", "-.", ":", (0, (3, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)), (0, 
 SHARES = "Blues"  # 0 is white, 1 is dark: the same order in grey
 DIFFERENCES = "RdBu_r"  # for signed values, always symmetric about 0
 WIDTH = 6.3  # inches
+HALF = 3.1  # of a figure that shares its line with another
 
 plt.rcParams.update(
     {
         "figure.dpi": 100,
-        "savefig.dpi": 200,
+        "savefig.dpi": 150,
         "figure.constrained_layout.use": True,
         "figure.titlesize": 9,
         "figure.titleweight": "bold",
@@ -46,7 +47,6 @@ plt.rcParams.update(
         "legend.frameon": False,
         "lines.linewidth": 1.5,
         "lines.markersize": 4,
-        "svg.hashsalt": "the same names in every run",
     }
 )
 
@@ -54,12 +54,12 @@ plt.rcParams.update(
 def save(figure, path: Path, caption: str | None = None, vector: bool = False) -> None:
     """Write the figure as PNG, whole or not at all, and close it; the caption stands below the picture.
 
-    vector: also as SVG, without the caption, for the report, which has captions of its own.
+    vector: also as PDF, without the caption, for the report, which has captions of its own.
     """
     if vector:
         drawing = io.BytesIO()
-        figure.savefig(drawing, format="svg", metadata={"Date": None, "Creator": None})
-        write_bytes(path.with_suffix(".svg"), drawing.getvalue())
+        figure.savefig(drawing, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
+        write_bytes(path.with_suffix(".pdf"), drawing.getvalue())
     if caption:
         figure.supxlabel(caption, fontsize=7, color="#444444", wrap=True)
     buffer = io.BytesIO()

@@ -11,7 +11,7 @@ Reads results/best_model.pth and the data; writes, all in results/:
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
     carry/                 how the carry travels: patching, probes; summary.txt: what each head is for; program.json,
-                           .png and .svg: the algorithm, read off and tested on every sum
+                           .png and .pdf: the algorithm, read off and tested on every sum
 """
 
 import pickle

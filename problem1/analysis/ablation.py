@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.figures import COLOURS, MARKS, WIDTH, save
+from lab.figures import COLOURS, HALF, MARKS, save
 from lab.files import write_text
 from lab.hooks import Intervention, replace, short_name, zero
 from lab.statistics import bootstrap, proportion
@@ -153,7 +153,7 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
     drawn = [head for head in results["ranking"] if max(abs(heads[head][kind]["drop"]) for kind in KINDS) >= DRAWN]
     rest = len(heads) - len(drawn)
     drawn = drawn or results["ranking"][:1]
-    figure, axes = plt.subplots(figsize=(WIDTH, 1.0 + 0.2 * len(drawn)))
+    figure, axes = plt.subplots(figsize=(HALF, 1.2 + 0.14 * len(drawn)))
     for kind, colour, mark, offset in zip(KINDS, COLOURS, MARKS, (-0.15, 0.15), strict=False):
         entries = [heads[head][kind] for head in drawn]
         drops = [100 * entry["drop"] for entry in entries]
@@ -168,10 +168,10 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
     axes.set_yticks(range(len(drawn)), [short_name(head) for head in drawn])
     axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.axvline(100 * SMALL, color="#999999", linewidth=0.7)
-    axes.set_xlabel(f"test sums lost without the head (percentage points); {rest} other heads: below {100 * DRAWN:g}")
+    axes.set_xlabel(f"test sums lost without the head (points);\n{rest} other heads: below {100 * DRAWN:g}")
     needed = sum(reading(entry) != NOT_NEEDED for entry in heads.values())
     if results["meaningful"]:
-        figure.suptitle(f"{needed} of {len(heads)} heads cost a point or more when removed")
+        figure.suptitle(f"{needed} of {len(heads)} heads cost a point or more")
     axes.legend(loc="lower right")
     save(figure, path, caption, vector=True)
 

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from lab.figures import WIDTH, heatmap, save
 from lab.hooks import short_name
-from problem1.analysis.context import Context, digit_names, source_labels
+from problem1.analysis.context import DIGIT_NAMES, Context, digit_names, source_labels
 
 EXAMPLES_SHOWN = 2  # beside each head's mean pattern
 MOST_NUMBERS = 7  # columns up to which cells are wide enough to hold numbers
@@ -41,8 +41,19 @@ def position_labels(num_digits: int) -> tuple[list[str], list[str]]:
     return ["<s>", *digit_names(num_digits + 1)[:-1]], source_labels(num_digits)
 
 
+def in_short(labels: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
+    """The decoder's labels as numbers, which take less room: hundreds -> 100"""
+    decoder, source = labels
+    return [str(10 ** DIGIT_NAMES.index(name)) if name in DIGIT_NAMES else name for name in decoder], source
+
+
 def page_width(keys: int) -> float:
     return WIDTH * max(1.0, keys / MOST_LABELS)
+
+
+def in_cell(weight: float) -> str:
+    """.98, or 1, or nothing where there is next to nothing"""
+    return f"{weight:.2f}".lstrip("0").replace("1.00", "1") if weight >= 0.005 else ""
 
 
 def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str], numbers: bool = False):
@@ -52,7 +63,7 @@ def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str]
     if is_decoder_self(head):
         axes.set_facecolor("#e4e4e4")
         values[np.triu_indices_from(values, k=1)] = np.nan
-    texts = [[f"{value:.2f}".lstrip("0") if value >= 0.005 else "" for value in line] for line in values]
+    texts = [[in_cell(value) for value in line] for line in values]
     image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False)
     axes.set_anchor("NW")
     axes.tick_params(pad=1, labelsize=7)
@@ -69,7 +80,7 @@ def page(
     rows: for each row of panels its queries, and whether (0 or 1) keys are named below it. Inches: `width` of the page
     for `wide` panels of `keys` keys; `above` and `below` each panel; `bottom` for a caption.
     """
-    left, between = 0.75, 0.18
+    left, between = 0.62, 0.24
     cell = (width - left - 0.1 - between * (wide - 1)) / wide / keys
     height = 0.35 + sum(queries * cell + above + named * below for queries, named in rows) + bottom
     figure, y, lines = plt.figure(figsize=(width, height)), height - 0.35, []
@@ -109,7 +120,7 @@ def draw_all_heads(
     last = [kind not in kinds[number + 1 :] for number, kind in enumerate(kinds)]
     rows = [(len(patterns[heads[0]]), int(end)) for heads, end in zip(modules.values(), last, strict=True)]
     keys, wide = len(labels[1]), max(map(len, modules.values()))
-    figure, lines = page(rows, page_width(keys), keys, wide, 0.22, 0.5, bottom=0.25)
+    figure, lines = page(rows, page_width(keys), keys, wide, 0.2, 0.38, bottom=0.2)
     for line, heads, end in zip(lines, modules.values(), last, strict=True):
         for number, (axes, head) in enumerate(zip(line, heads, strict=True)):
             draw_pattern(axes, head, patterns[head], *labels)
@@ -125,17 +136,18 @@ def draw_all_heads(
 def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
     """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
     shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
-    rows = [(max(5, len(means[head])), 1) for head in chosen]
-    figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.58)
+    labels = in_short(position_labels(num_digits))
+    rows = [(len(means[head]), 1) for head in chosen]
+    figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.42)
     for line, (head, text) in zip(lines, chosen.items(), strict=True):
-        draw_pattern(line[0], head, means[head], *position_labels(num_digits), numbers=True)
+        draw_pattern(line[0], head, means[head], *labels, numbers=True)
         line[0].set_title(f"{short_name(head)}, mean", fontweight="bold")
         for axes, example in zip(line[1:], shown, strict=False):
             draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
             axes.set_title(f"{example['sum']} = {example['prediction']}")
         for axes in line[1 + len(shown) :]:
             axes.axis("off")
-        line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
+        line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.2, transform=line[-1].transAxes)
     figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
     save(figure, path, None, vector=True)
 
@@ -164,7 +176,7 @@ def run(context: Context, examples: dict) -> dict:
         draw_head(head, mean, examples["examples"], context.num_digits, path, context.caption(caption))
     caption = context.caption("Rows are queries, columns keys; white 0, dark 1; each row sums to 1.")
     title = f"Where the {len(means)} heads attend: mean over the test sums"
-    draw_all_heads(means, labels, title, folder / "overview.png", caption, vector=True)
+    draw_all_heads(means, in_short(labels), title, folder / "overview.png", caption, vector=True)
     return results
 
 

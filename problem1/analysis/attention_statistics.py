@@ -146,7 +146,7 @@ def draw(results: dict, path: Path, caption: str) -> None:
     heads = results["heads"]
     columns = [*TARGETS, "entropy"]
     cells = [[heads[head].get(name, {"mean": math.nan})["mean"] for name in columns] for head in heads]
-    figure, axes = plt.subplots(figsize=(WIDTH, 0.8 + 0.17 * len(heads)))
+    figure, axes = plt.subplots(figsize=(WIDTH, 0.7 + 0.145 * len(heads)))
     texts = [[whole(value) for value in line] for line in cells]
     table(axes, cells, [short_name(head) for head in heads], [name.replace(" ", "\n") for name in columns], texts)
     axes.xaxis.tick_top()

@@ -1,13 +1,11 @@
 """The extracted program as one picture: which column tells which digit what."""
 
-import io
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from lab.figures import COLOURS, save
-from lab.files import write_bytes
+from lab.figures import COLOURS, WIDTH, save
 from problem1.analysis.edges import EVERYTHING
 
 SHORT = {  # names of the variables of edges.py, as they fit into the picture
@@ -28,15 +26,14 @@ COLUMN, CARRY, WRITTEN = COLOURS[0], COLOURS[6], COLOURS[3]  # the digit's own c
 
 
 def draw(results: dict, names: list[str], path: Path) -> None:
-    """Write path.png, and path.svg for print. `names` are those of the digits, most significant first."""
+    """Write path.png, and path.pdf for print. `names` are those of the digits, most significant first."""
     edges, rules = results["edges"], results["program"]
     width = 2.2 * (len(names) - 1)
-    figure, axes = plt.subplots(figsize=(6.3, 4.3))
-    axes.set(xlim=(-0.65, width + 0.65), ylim=(-0.75, TOP + 0.62))
+    figure, axes = plt.subplots(figsize=(WIDTH, 2.8))
     axes.axis("off")
     carrying = sum(edge["variable"] != "nothing" for line in edges for edge in line)
     total = sum(map(len, edges))
-    axes.set_title(f"{carrying} of {total} edges from a column to a digit carry something", fontsize=10)
+    figure.suptitle(f"{carrying} of {total} edges from a column to a digit carry something")
 
     def at(position: int) -> float:
         return 2.2 * position
@@ -53,8 +50,10 @@ def draw(results: dict, names: list[str], path: Path) -> None:
                 start, end = (at(k + 1) - 0.12 * (k + 1 - t), TOP - 0.3), (at(t) + 0.18 * (k + 1 - t), BOTTOM + 0.3)
                 text = f"{SHORT[edge['variable']]}" + (f"\n{edge['values']} values" if edge["values"] else "")
                 arrow(axes, start, end, colour, text, 0.83 if own else (0.52, 0.3, 0.64)[k - t], side=own)
+    bottom, top = BOTTOM - 0.33, TOP + 0.33
     for k in sorted({k for line in edges for k, edge in enumerate(line) if "carry" in edge["variable"]}):
         if k + 1 < len(edges[0]):  # some digit reads there what came from the columns below
+            top = TOP + 0.62
             ends = (at(k + 2) - 0.57, TOP + 0.1), (at(k + 1) + 0.57, TOP + 0.1)
             arrow(axes, *ends, CARRY, "encoder hands\nthe carry on", 0.5, curve=0.3, lift=0.32)
     for t, line in enumerate(rules):
@@ -65,14 +64,12 @@ def draw(results: dict, names: list[str], path: Path) -> None:
             elif source["kind"] == "columns" and source["seen_by"] != t:
                 told.setdefault(source["seen_by"], []).append("its carry, by\nself-attention")
         for start, texts in told.items():
+            bottom = BOTTOM - 0.75
             ends = (at(start) + 0.57, BOTTOM - 0.12), (at(t) - 0.57, BOTTOM - 0.12)
             text = ";\n".join(dict.fromkeys(texts))
             arrow(axes, *ends, WRITTEN, text, 0.5, curve=0.3, lift=-0.24 - 0.09 * text.count("\n") - 0.06)
-    buffer = io.BytesIO()
-    with plt.rc_context({"svg.hashsalt": "circuit"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    write_bytes(path.with_suffix(".svg"), buffer.getvalue())
-    save(figure, path.with_suffix(".png"))
+    axes.set(xlim=(-0.65, width + 0.65), ylim=(bottom, top))
+    save(figure, path.with_suffix(".png"), vector=True)
 
 
 def box(axes, x: float, y: float, text: str, colour: str) -> None:

@@ -184,7 +184,7 @@ def remove_outdated(output_dir: Path) -> None:
                 name = Path(f"{example['sum']}.png").name
                 for folder in ("examples", "attention_patterns"):
                     (output_dir / folder / name).unlink(missing_ok=True)
-                    (output_dir / folder / name).with_suffix(".svg").unlink(missing_ok=True)
+                    (output_dir / folder / name).with_suffix(".pdf").unlink(missing_ok=True)
             listing.unlink()
     with contextlib.suppress(UserError, KeyError, TypeError):
         for head in read_json(output_dir / "attention_patterns/patterns.json", "")["mean"]:

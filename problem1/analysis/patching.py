@@ -255,8 +255,8 @@ def draw(groups: list[dict], path: Path, caption: str) -> None:
         ("all decoder feed-forward", "all dec. feed-forward"),
     ):
         rows[label] = [measures(group["stages"][name]) for group in groups]
-    labels = [short_group(group["name"]) for group in groups]
-    figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 1.5 + 0.19 * len(rows)), sharey=True)
+    labels = [short_group(group["name"]).replace(" via", "\nvia") for group in groups]
+    figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 1.15 + 0.16 * len(rows)), sharey=True)
     for number, (axes, title) in enumerate(
         zip(panels, ("attention moved", "logits moved", "digits flipped"), strict=True)
     ):
@@ -298,7 +298,7 @@ def run(context: Context) -> dict:
         },
     )
     path = context.output_dir / "carry/patching_heads.png"
-    for outdated in (path, path.with_suffix(".svg")):  # where nothing can be measured there is nothing to see
+    for outdated in (path, path.with_suffix(".pdf")):  # where nothing can be measured there is nothing to see
         outdated.unlink(missing_ok=True)
     measured = [group for group in results["groups"] if group["pairs"]]
     if measured:

@@ -303,10 +303,10 @@ def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) 
 
 
 def run(context: Context) -> dict:
-    """Write carry/program.json and the circuit as .png and .svg."""
+    """Write carry/program.json and the circuit as .png and .pdf."""
     path, digits = context.output_dir / "carry/program", context.num_digits
     if not context.meaningful or digits > EXHAUSTIVE_DIGITS:
-        for suffix in (".png", ".svg"):
+        for suffix in (".png", ".pdf"):
             path.with_suffix(suffix).unlink(missing_ok=True)
         return context.write("carry/program.json", {"program": None})
     results = context.write("carry/program.json", measure(context.model, num_digits=digits))

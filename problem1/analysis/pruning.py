@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from lab.figures import COLOURS, WIDTH, save
+from lab.figures import COLOURS, HALF, save
 from lab.hooks import short_name, split_name, zero
 from lab.statistics import proportion
 from lab.training import Recipe, make_optimizer
@@ -202,26 +202,26 @@ def remove_and_fine_tune(context: Context, order: list[str]) -> dict:
 
 def draw_curves(results: dict, path: Path, caption: str) -> None:
     """Exact match by number of heads removed."""
-    figure, axes = plt.subplots(figsize=(WIDTH, 2.9))
+    figure, axes = plt.subplots(figsize=(HALF, 2.6))
     curves = results["curves"]["zero"]
     points = 100 * np.array([point["share"] for point in curves["greedy"]["exact_match"]])
     low, high = 100 * np.array([point["interval_95"] for point in curves["greedy"]["exact_match"]]).T
     axes.plot(points, color=COLOURS[0], marker="o")
     axes.fill_between(range(len(points)), low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
     at = int(np.argmax(points < 75)) or len(points) - 1
-    axes.text(at + 0.3, points[at] + 4, "chosen together (greedy)", color=COLOURS[0])
+    axes.text(at + 0.8, points[at] + 4, "chosen\ntogether", color=COLOURS[0])
     if len(curves["random"][0]) > 1:
         low, middle, high = np.quantile(100 * np.array(curves["random"]), [0.1, 0.5, 0.9], axis=0)
         axes.plot(middle, color=COLOURS[6], linestyle="--")
         axes.fill_between(range(len(middle)), low, high, color=COLOURS[6], alpha=0.2, linewidth=0)
-        axes.text(0, 40, "random order of those\nharmless alone", color=COLOURS[6])
+        axes.text(0, 40, "random order\nof those\nharmless alone", color=COLOURS[6])
     if results["meaningful"]:
         found = results["prunable"]["zero"]
         alone, together = found["alone"], found["together"]
         for count, text in ((together, f"{together} together"), (alone, f"{alone} alone")):
             axes.axvline(count, color="#777777", linewidth=0.8, linestyle=":")
-            axes.text(count + 0.1, 2, text, fontsize=7.5, rotation=90, va="bottom")
-        figure.suptitle(f"{alone} of {results['heads']} heads can go one at a time, {together} together")
+            axes.text(count - 0.2, 2, text, fontsize=7.5, rotation=90, ha="right", va="bottom")
+        figure.suptitle(f"{alone} of {results['heads']} heads can go alone, {together} together")
     axes.set(xlabel=f"heads removed, of {results['heads']}", ylabel="exact match on test sums (%)", ylim=(-3, 103))
     save(figure, path, caption, vector=True)
 

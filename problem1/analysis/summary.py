@@ -142,7 +142,7 @@ def run(context: Context, examples: dict, patterns: dict, *measured: dict) -> di
     results = context.write("carry/summary.json", collect(*measured))
     write_text(context.output_dir / "carry/summary.txt", as_text(results))
     path = context.output_dir / "attention_patterns/in_detail.png"
-    for outdated in (path, path.with_suffix(".svg")):
+    for outdated in (path, path.with_suffix(".pdf")):
         outdated.unlink(missing_ok=True)
     if results["heads"]:
         draw_in_detail(in_detail(results), patterns["mean"], examples["examples"], context.num_digits, path)

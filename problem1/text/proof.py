@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lab.figures import COLOURS, LINES, plt, save
+from lab.figures import COLOURS, WIDTH, plt, save
 from lab.rounding import ASSUMPTIONS, UNITS, NotBounded, exp_errors
 from lab.statistics import margins
 from problem1.text.dataset import PAD, Pairs, decoder_inputs, encode, random_pairs
@@ -294,29 +294,29 @@ def measure_locality(model: PlaceValueTransformer, trials: int = 200, digits: in
 
 
 def draw(numbers: dict, path: Path) -> None:
-    """The logit margins of all local contexts by kind, and to the left how far rounding can move them."""
+    """The logit margins of all local contexts, and to the left how far rounding can move them."""
     edges, counts = numbers["margin_histogram"]["edges"], numbers["margin_histogram"]["counts"]
-    figure, axes = plt.subplots(figsize=(9, 4))
-    for number, (kind, heights) in enumerate(counts.items()):
-        style = {"color": COLOURS[number], "linestyle": LINES[number], "linewidth": 1.6}
-        axes.stairs(heights, edges, **style, label=f"{kind}: {sum(heights):,}")
+    figure, axes = plt.subplots(figsize=(WIDTH, 2.4))
+    axes.stairs([sum(heights) for heights in zip(*counts.values(), strict=True)], edges, color=COLOURS[0], fill=True)
     lines = [(numbers["smallest_margin"], "smallest\nmargin", "left")]
     for name, found in numbers["rounding"].items():
         lines.append((found.get("largest_radius", 0), f"largest radius\nin {name}", "right"))
     if "all_sums" in numbers["measured"]:
         lines.append((numbers["measured"]["all_sums"]["distance"], "measured\nin float32", "right"))
-    style = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 9}
+    style = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 7.5}
     for value, text, side in lines:
         if value > 0:
             axes.axvline(value, color="#555555", linewidth=1)
             beside = (-4 if side == "right" else 4, 0)
             axes.annotate(f"{text}\n{value:.2g}", (value, 0.98), xytext=beside, ha=side, **style)
-    axes.set(xscale="log", yscale="log", xlim=(1e-10, 100), ylim=(0.7, 2e6))
+    axes.set(xscale="log", yscale="log", xlim=(1e-11, 100), ylim=(0.7, 2e6))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set(xlabel="logits (logarithmic)", ylabel="local contexts")
-    axes.legend(loc="center left", bbox_to_anchor=(0.49, 0.3), title="logit margin of the right symbol, by kind")
     save(
         figure,
         path,
         f"All {numbers['local_contexts']:,} local contexts of sums; wrong in {numbers['failures']:,}. No evaluation in "
         "float64, in whatever order it adds, moves a margin by more than its radius.",
+        vector=True,
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab import device, jobs
-from lab.figures import COLOURS, plt, save
+from lab.figures import COLOURS, WIDTH, plt, save
 from lab.files import versions, write_json
 from lab.settings import as_plain, parse, run, setting
 from problem1.text import proof
@@ -97,7 +97,7 @@ def by_size(runs: dict[str, dict]) -> list[dict]:
 
 def draw_sizes(found: list[dict], path: Path) -> None:
     """Parameters against the smallest margin, or against the wrong local contexts where there are any."""
-    figure, (above, below) = plt.subplots(2, 1, figsize=(6.3, 4.2), sharex=True)
+    figure, (above, below) = plt.subplots(2, 1, figsize=(WIDTH, 2.9), sharex=True)
     sizes = {point["parameters"]: "{d_model}, {num_heads}, {d_ff}".format(**point) for point in reversed(found)}
     place = {count: number for number, count in enumerate(sizes)}
     for point in found:
@@ -106,9 +106,10 @@ def draw_sizes(found: list[dict], path: Path) -> None:
         fill = COLOURS[0] if point["proven"] else "white"
         axes.plot(place[point["parameters"]], value, marker="o", color=COLOURS[0 if right else 6], markerfacecolor=fill)
     below.set(yscale="log", ylim=(0.7, found[0]["local_contexts"] * 1.5))
+    below.yaxis.set_major_formatter("{x:,.0f}")
     below.set_xticks([*place.values()], [f"{count:,}\n{size}" for count, size in sizes.items()])
-    below.set(xlabel="parameters\nwidth, heads, feed-forward", ylabel="wrong local contexts")
-    above.set(ylabel="smallest logit margin", ylim=(0, None))
+    below.set(xlabel="parameters\nwidth, heads, feed-forward", ylabel="wrong local\ncontexts")
+    above.set(ylabel="smallest\nlogit margin", ylim=(0, 1.2 * max(point["smallest_margin"] for point in found)))
     proven = [point for point in found if point["proven"]]
     title = "No model is proven"
     if proven:
@@ -116,7 +117,12 @@ def draw_sizes(found: list[dict], path: Path) -> None:
         seeds = [point["proven"] for point in found if point["parameters"] == least]
         title = f"{least:,} parameters are enough to add at every length ({sum(seeds)} of {len(seeds)} seeds)"
     figure.suptitle(title)
-    save(figure, path, "A point is one seed. Filled: proven. Above: right in all local contexts. Below: wrong in some.")
+    save(
+        figure,
+        path,
+        "A point is one seed. Filled: proven. Above: right in all local contexts. Below: wrong in some.",
+        vector=True,
+    )
 
 
 def main(settings: Settings) -> None:

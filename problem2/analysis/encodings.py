@@ -112,21 +112,23 @@ def _mean(values: Tensor) -> float | None:
 
 def draw_learned(report: dict, path: Path, shown: int = 32) -> None:
     border = report["trained_positions"] - 0.5
-    figure, (left, right) = plt.subplots(1, 2, figsize=(6.3, 3.2), width_ratios=[1, 1.5])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(3.5, 2.1), width_ratios=[1, 1.5])
     rows, cosines = np.array(report["rows"])[:shown], np.array(report["cosines"])[:shown, :shown]
     limit = np.abs(rows).max()
     style = {"cmap": figures.DIFFERENCES, "aspect": "auto", "interpolation": "nearest"}
     left.imshow(rows, vmin=-limit, vmax=limit, **style)
     left.set(xlabel="dimension", ylabel="position", title="rows of the table")
     image = right.imshow(cosines, vmin=-1, vmax=1, **style)
-    right.set(xlabel="position", ylabel="position", title="cosine of every two rows")
+    right.set(xlabel="position", ylabel="position", title="cosine of two rows")
     figure.colorbar(image, ax=right)
     for axes in (left, right):
         axes.grid(False)
         axes.axhline(border, color="black", linewidth=1.5)
     right.axvline(border, color="black", linewidth=1.5)
     last = report["trained_positions"] - 1
-    figures.save(figure, path, f"Black line: the last position of training, {last}.\n{cosines_in_words(report)}.")
+    figures.save(
+        figure, path, f"Black line: the last position of training, {last}.\n{cosines_in_words(report)}.", vector=True
+    )
 
 
 def cosines_in_words(report: dict) -> str:

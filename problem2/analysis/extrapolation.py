@@ -119,9 +119,9 @@ def draw_line(axes, sets: dict, kind: str, trained: tuple[int, int], shift: floa
     return list(zip(lengths, share, strict=True))
 
 
-def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: str) -> None:
+def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: str, vector: bool = False) -> None:
     """The three encodings of the course alone, each line with its name at its end."""
-    figure, axes = plt.subplots(figsize=(6.3, 3.2))
+    figure, axes = plt.subplots(figsize=(figures.WIDTH, 2.6))
     ends, names = [], [name for name in COURSE if name in points]
     for number, name in enumerate(names):
         style = {"color": figures.COLOURS[(0, 6, 2)[COURSE.index(name)]], "marker": figures.MARKS[COURSE.index(name)]}
@@ -141,8 +141,8 @@ def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: s
     if constant:
         title = f"Beyond length {trained[1]}, a constant answer from {' and '.join(constant)}"
     axes.set(ylim=(0.4, 1.03), ylabel="accuracy", xlabel=f"length (shaded: {trained[0]} to {trained[1]}, trained)")
-    axes.set_title(title, loc="left")
-    figures.save(figure, path, caption)
+    figure.suptitle(title)
+    figures.save(figure, path, caption, vector)
 
 
 def spread(heights: list[float], gap: float = 0.045) -> list[float]:
@@ -154,12 +154,12 @@ def spread(heights: list[float], gap: float = 0.045) -> list[float]:
     return [height - shift for height in moved]
 
 
-def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str) -> None:
+def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str, vector: bool = False) -> None:
     """A small panel for each scheme, with both kinds of negatives."""
     columns = 4
     lines = math.ceil(len(points) / columns)
     figure, grid = plt.subplots(
-        lines, columns, figsize=(6.3, 0.7 + 1.35 * lines), squeeze=False, sharex=True, sharey=True
+        lines, columns, figsize=(figures.WIDTH, 0.6 + 1.15 * lines), squeeze=False, sharex=True, sharey=True
     )
     for axes in grid.flat[len(points) :]:
         axes.set_axis_off()
@@ -179,7 +179,7 @@ def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str
         for n, words in enumerate(KINDS.values())
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, fontsize=8)
-    figures.save(figure, path, caption)
+    figures.save(figure, path, caption, vector)
 
 
 # --- findings --------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def measure(d_model: int, trained: int) -> dict:
 
 
 def draw(report: dict, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(6.3, 2.5))
+    figure, axes = plt.subplots(figsize=(2.8, 2.1))
     trained, shares = report["trained_positions"], report["share_outside"]
     axes.plot(range(POSITIONS), shares, color=figures.COLOURS[0])
     axes.axvspan(0, trained - 1, color="#eeeeee", zorder=0)
@@ -64,8 +64,8 @@ def draw(report: dict, path: Path) -> None:
     axes.set(
         xlim=(0, POSITIONS - 1), ylim=(0, 1), xlabel="position", ylabel="share of the code\noutside the trained span"
     )
-    axes.set_title("Most of a later position's sinusoidal code was never trained", loc="left")
-    figures.save(figure, path)
+    figure.suptitle("Most of a later code is untrained")
+    figures.save(figure, path, vector=True)
 
 
 def run(context: Context) -> None:

@@ -104,8 +104,10 @@ def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
             "Hollow marks: every model gives the same answer to every row."
         )
         if protocol == "course":
-            extrapolation.draw_course(points, folder / "study_course.png", trained, caption)
-        extrapolation.draw_grid(points, folder / f"study_{protocol}_schemes.png", trained, caption)
+            extrapolation.draw_course(points, folder / "study_course.png", trained, caption, vector=True)
+        extrapolation.draw_grid(
+            points, folder / f"study_{protocol}_schemes.png", trained, caption, vector=protocol == "course"
+        )
 
 
 def draw_causes(schemes: dict, path: Path, longest: int) -> None:

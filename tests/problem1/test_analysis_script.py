@@ -84,8 +84,8 @@ def pngs_are_whole(folder) -> int:
 
 def test_everything_that_is_promised_is_written_and_hangs_together(script, data, tmp_path):
     stdout, out = run_whole(script, analysis_models.adder(), data, tmp_path)
-    also = ["head_analysis/pruned.json", "carry/patching_heads.svg", "attention_patterns/in_detail.svg"]
-    also += ["carry/program.png", "carry/program.svg"]
+    also = ["head_analysis/pruned.json", "carry/patching_heads.pdf", "attention_patterns/in_detail.pdf"]
+    also += ["carry/program.png", "carry/program.pdf"]
     for name in PROMISED + also:
         assert (out / name).is_file(), name
     heads = analysis_models.adder().head_names()

@@ -228,7 +228,7 @@ def test_two_digits_are_read_off_too_and_drawn_the_same_each_time(tmp_path, monk
     assert len(results["program"]) == 3 and results["pairs"] == 8100
     assert results["program_right"]["wrong"] == 0
     drawn = {path.name: path.read_bytes() for path in tmp_path.rglob("program.*")}
-    assert set(drawn) == {"program.json", "program.png", "program.svg"}
+    assert set(drawn) == {"program.json", "program.png", "program.pdf"}
     circuit.draw(results, digit_names(3), tmp_path / "carry/program")
     assert all((tmp_path / "carry" / name).read_bytes() == content for name, content in drawn.items())
 
