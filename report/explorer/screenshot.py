@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from lab.figures import in_few_colours
 from lab.files import UserError, write_bytes
 from lab.settings import run
 
@@ -29,7 +30,7 @@ def main() -> None:
         page.goto(f"file://{PAGE}#hold=t0")
         expect(page.locator("#add .accuracy thead th").last).to_have_text("now", timeout=60_000)
         page.evaluate("document.querySelector('#add').scrollIntoView({behavior: 'instant'})")
-        write_bytes(PICTURE, page.screenshot())
+        write_bytes(PICTURE, in_few_colours(page.screenshot()))
         browser.close()
     print(PICTURE)
 
