@@ -60,7 +60,7 @@ writes what it says in {fitting} of {tried:,} cases | {program} | [circuit](prob
 | Is a perfect score enough? | no: of rows with one swapped pair, length 16, the best scheme ({swap_best}) gets \
 {swap_most} | {sorting} | [all schemes](problem2/results/extrapolation/extrapolation_schemes.png) |
 | Why do published solutions disagree? | for {sufficient} of {claims} claims a cause that suffices was found | \
-{contradictions} | report, section 10 |
+{contradictions} | [report](report/report.pdf) |
 """
 
 
