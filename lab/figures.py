@@ -47,6 +47,7 @@ plt.rcParams.update(
         "legend.frameon": False,
         "lines.linewidth": 1.5,
         "lines.markersize": 4,
+        "pdf.fonttype": 42,
     }
 )
 

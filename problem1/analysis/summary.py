@@ -126,7 +126,7 @@ def in_detail(results: dict) -> dict[str, str]:
 
 
 def words(about: dict) -> str:
-    zero, mean = points(about)
+    zero, mean = (f"{100 * about[kind]:.4g}" for kind in ("zero", "mean"))
     looks, flips = about["looks_at"].replace(" (", "\n  ("), 100 * about["most_flips"]["share"]
     lines = [
         f"looks at {looks}",

@@ -50,6 +50,12 @@ def test_the_report_reads_all_its_numbers():
     assert len(build.results_read(ROOT / "report/report.typ")) > 10
 
 
+def test_figures_are_printed_at_the_size_they_are_drawn_at():
+    """No width is given, so what a figure calls 7 points is 7 points in print."""
+    text = (ROOT / "report/report.typ").read_text()
+    assert re.findall(r"image\((.*?)\)", text) == re.findall(r'image\(("/problem[\w./+-]+\.pdf")\)', text) != []
+
+
 @pytest.mark.parametrize(("errors", "strict", "words"), [(0, True, None), (3, False, None), (3, True, "not borne out")])
 def test_a_claim_that_fails_stops_a_strict_build_only(results, tmp_path, errors, strict, words):
     (tmp_path / "style.typ").write_text((ROOT / "report/style.typ").read_text())
