@@ -40,8 +40,8 @@ HOMEWORK = """\
 |---|---|---|---|
 | Does the model add? | **{exact[errors]:,} of all {exact[pairs]:,} sums** are wrong; so with {seeds} other seeds: \
 {by_seed} | {verification}, {robustness} | [curves](problem1/results/training_curves.png) |
-| What do the heads attend to? | {column} of {heads} almost only to one column of digits, {below} mostly to the column below \
-| {statistics} | [all heads](problem1/results/attention_patterns/overview.png), \
+| What do the heads attend to? | {column} of {heads} almost only to one column of digits, {below} mostly to the column \
+below | {statistics} | [all heads](problem1/results/attention_patterns/overview.png), \
 [four in detail](problem1/results/attention_patterns/in_detail.png) |
 | Which heads are critical? | {needed} of {heads} cost a point or more alone; most {head}: {lost} of the test sums \
 | {ablation} | [importance](problem1/results/head_analysis/head_importance.png) |

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from lab.figures import heatmap, plt, save
+from lab.figures import WIDTH, heatmap, plt, save
 from lab.hooks import HeadHooks, zero
 from problem1.text.dataset import PAD, Pairs, decoder_inputs, encode
 from problem1.text.lengths import share
@@ -57,16 +57,16 @@ def draw(numbers: dict, path: Path) -> None:
     for name, head in numbers["heads"].items():
         modules.setdefault(name.rpartition(".")[0], {})[name] = head
     widths = [len(window_of(module)) for module in modules]
-    figure, panels = plt.subplots(1, len(modules), figsize=(1.3 * sum(widths), 4.2), width_ratios=widths)
+    figure, panels = plt.subplots(1, len(modules), figsize=(WIDTH, 2.2), width_ratios=widths)
     for axes, (module, heads) in zip(panels, modules.items(), strict=True):
         window = window_of(module)
         values = [list(head["attention"].values()) for head in heads.values()]
         shares = [head["exact_match_without"]["share"] for head in heads.values()]
         labels = [f"head{number}\n{without:.1%} without" for number, without in enumerate(shares)]
-        image = heatmap(axes, values, labels, window, numbers=True)
+        heatmap(axes, values, labels, window, numbers=True)
+        axes.set_aspect("auto")
         axes.set_xticks(range(len(window)), [text.replace(", ", ",\n").replace(" ", "\n", 1) for text in window])
         axes.set_title(module)
-    figure.colorbar(image, ax=panels, label="mean attention", shrink=0.7)
     save(
         figure,
         path,
