@@ -166,7 +166,7 @@ def test_analyze_writes_what_it_promises_and_prints_findings(trained, data, tmp_
 
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "analysis_timing.json"}
     run_analysis(trained / "best_model.pth", data, tmp_path)
-    assert len(before) == 5 and all(path.read_bytes() == content for path, content in before.items())
+    assert len(before) == 6 and all(path.read_bytes() == content for path, content in before.items())
 
 
 def test_a_classic_model_is_measured_at_its_lengths(data, tmp_path, capsys):
