@@ -1,87 +1,20 @@
-"""How accurate is a model at lengths it was not trained on, class by class, and with what margins?
-
-A share of correct answers alone deceives here: a model that says "not sorted" to everything is right on 54.6% of
-the course's rows of length 32. So every number comes with both classes, and such a model is called collapsed.
-"""
+"""How accurate is a model at lengths it was not trained on?"""
 
 import math
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import torch
 from matplotlib.lines import Line2D
-from torch import Tensor
 
 from lab import figures
 from lab.files import write_json
-from lab.statistics import wilson
 from problem2.analysis.context import Context, table
-from problem2.dataset import Rows, load_test_set
-from problem2.generate_data import TEST_ROWS
-from problem2.model import SortingClassifier
+from problem2.analysis.evaluation import KINDS, measure
 
-KINDS = {"extrapolation": "the course's negatives (L/3 swaps)", "adjacent": "one swap of two neighbours"}
 COURSE = ("sinusoidal", "learned", "none")  # the encodings of the homework
-COLLAPSED_AT = 0.99  # of all predictions the same
 CAPTION = (
     "Hollow marks: the same answer to every row, so that the accuracy is only that class's share. Bands: 95% intervals."
 )
-SCORES_AT_ONCE = 2**18  # attention scores of a batch, for each head: bounds memory at great lengths
-
-
-@torch.no_grad()
-def margins(model: SortingClassifier, sequences: Tensor, batch_size: int = 512) -> Tensor:
-    """[N, T] -> [N] logit of "sorted" minus logit of "not sorted", on the CPU."""
-    device = next(model.parameters()).device
-    rows_at_once = max(1, min(batch_size, SCORES_AT_ONCE // sequences.shape[1] ** 2))
-    logits = torch.cat([model(part.to(device)).cpu() for part in sequences.split(rows_at_once)])
-    return (logits[:, 1] - logits[:, 0]).double()
-
-
-def judge(margin: Tensor, labels: Tensor) -> dict:
-    """Numbers of one model on one test set, from its margins [N] and the labels [N]."""
-    predicted_sorted = margin > 0
-    correct = predicted_sorted == labels.bool()
-    share = predicted_sorted.double().mean().item()
-    report = {"rows": len(labels), "accuracy": correct.double().mean().item()}
-    report["interval_95"] = list(wilson(int(correct.sum()), len(correct)))
-    report["balanced_accuracy"] = 0.0  # the mean of both classes' accuracies: 50% for a constant answer
-    for name, chosen in (("sorted", labels == 1), ("unsorted", labels == 0)):
-        count, hits = int(chosen.sum()), int(correct[chosen].sum())
-        report[name] = {
-            "rows": count,
-            "accuracy": hits / max(1, count),
-            "interval_95": list(wilson(hits, count)),
-            "margin_mean": margin[chosen].mean().item() if count else 0.0,
-            "margin_sd": margin[chosen].std(correction=0).item() if count else 0.0,
-        }
-    report["predicted_sorted"] = share
-    both = 0 < int(labels.sum()) < len(labels)
-    classes = (report["sorted"]["accuracy"] + report["unsorted"]["accuracy"]) / 2
-    report["balanced_accuracy"] = classes if both else report["accuracy"]
-    report["collapsed"] = both and (share >= COLLAPSED_AT or share <= 1 - COLLAPSED_AT)
-    return report
-
-
-def measure(model: SortingClassifier, sets: dict[str, Rows], batch_size: int = 512) -> dict[str, dict]:
-    """{"extrapolation/64": rows, …} -> {"extrapolation/64": numbers, …}"""
-    return {name: judge(margins(model, rows.sequences, batch_size), rows.labels) for name, rows in sets.items()}
-
-
-def rows_used(length: int) -> int:
-    """How many rows of a test set are used by default: all of them up to length 256, then fewer."""
-    return TEST_ROWS if length <= 256 else max(50, 100 * 1024 // length)
-
-
-def test_sets(data_dir: Path, lengths, rows: dict[str, Rows], limit: int | None = None) -> dict[str, Rows]:
-    """The in-range test rows, and both kinds of longer sets, each of at most `limit` rows (None: see rows_used)."""
-    sets, longest = {"test": rows["test"]}, rows["train"].length_range()[1]
-    for kind, wanted in (("extrapolation", lengths), ("adjacent", [longest, *lengths])):
-        for length in dict.fromkeys(wanted):
-            whole = load_test_set(data_dir, kind, length)
-            sets[f"{kind}/{length}"] = whole.part(slice(limit or rows_used(length)))
-    return sets
-
 
 # --- figures ---------------------------------------------------------------------------------------------------
 
@@ -197,14 +130,11 @@ def as_table(details: dict, lengths) -> str:
     return table(rows) + "\n  accuracy (sorted/unsorted rows); * collapsed: one class for every sequence"
 
 
-def run(context: Context, sets: dict[str, Rows]) -> dict:
-    """Returns {scheme: {"sets": {set: numbers}}}, as in extrapolation_details.json."""
-    details, lengths = {}, context.lengths
-    for name, model in context.models.items():
-        details[name] = {"sets": measure(model, sets, context.batch_size)}
+def run(context: Context) -> None:
+    details = {name: {"sets": measure(margins, context.sets)} for name, margins in context.margins.items()}
     context.write("extrapolation_details.json", {"trained_lengths": list(context.trained), "schemes": details})
     course_form = {
-        name: {str(n): report["sets"][f"extrapolation/{n}"]["accuracy"] for n in lengths}
+        name: {str(n): report["sets"][f"extrapolation/{n}"]["accuracy"] for n in context.lengths}
         for name, report in details.items()
     }
     write_json(context.folder / "extrapolation_results.json", course_form)
@@ -215,5 +145,6 @@ def run(context: Context, sets: dict[str, Rows]) -> dict:
     draw_course(points, context.folder / "extrapolation_curves.png", context.trained, CAPTION)
     draw_grid(points, context.folder / "extrapolation_schemes.png", context.trained, CAPTION)
     pictures = ("extrapolation_curves.png", "extrapolation_schemes.png")
-    context.show(as_table(details, lengths), "extrapolation_results.json", "extrapolation_details.json", *pictures)
-    return details
+    context.show(
+        as_table(details, context.lengths), "extrapolation_results.json", "extrapolation_details.json", *pictures
+    )

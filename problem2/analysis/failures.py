@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lab.files import write_text
 from problem2.analysis.context import Context
-from problem2.analysis.extrapolation import COURSE, margins
+from problem2.analysis.extrapolation import COURSE
 from problem2.dataset import Rows, to_rows
 from problem2.model import SortingClassifier
 
@@ -83,12 +83,12 @@ def as_text(failures: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(context: Context, sets: dict[str, Rows]) -> None:
+def run(context: Context) -> None:
     """On the in-range rows, on rows with one swap of neighbours, and on the first of the longer sets."""
     names = ("test", f"adjacent/{context.trained[1]}", f"extrapolation/{context.lengths[0]}")
     wrong = {
-        scheme: {name: find(margins(model, sets[name].sequences, context.batch_size), sets[name]) for name in names}
-        for scheme, model in context.models.items()
+        scheme: {name: find(margins[name], context.sets[name]) for name in names}
+        for scheme, margins in context.margins.items()
     }
     context.write("failures.json", {"schemes": wrong})
     write_text(context.folder / "failures.txt", as_text(wrong))

@@ -152,8 +152,8 @@ GOOD = {"sequence": [1, 2, 2], "is_sorted": 1, "length": 3}
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"is_sorted": 0}, "the sequence is sorted"),
-        ({"sequence": [1, 3, 2]}, "steps down from 3 to 2"),
+        ({"is_sorted": 0}, "of this sequence it is 1"),
+        ({"sequence": [1, 3, 2]}, "of this sequence it is 0"),
         ({"length": 4}, '"length" is 4'),
         ({"sequence": [1, 2, 100]}, "holds 100"),
         ({"sequence": [1, 2, -1]}, "holds -1"),

@@ -153,7 +153,7 @@ def test_refusals(trained, tmp_path):
     bad.mkdir()
     (bad / "train.json").write_text('[{"sequence": [2, 1], "is_sorted": 1, "length": 2}]')
     message = refuses("train.py", "--encoding", "rope", "--data-dir", bad, "--output-dir", tmp_path)
-    assert "train.json, row 1" in message and "steps down from 2 to 1" in message
+    assert "train.json, row 1" in message and "of this sequence it is 0" in message
     (tmp_path / "rope").mkdir()
     (tmp_path / "rope" / "best_model.pth").write_bytes(b"nothing")
     assert "damaged" in refuses("analyze.py", "--results-dir", tmp_path)
