@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from matplotlib.lines import Line2D
 
 from lab import figures
 from lab.files import write_json
@@ -40,36 +39,34 @@ def length_axis(axes, lengths, trained: tuple[int, int]) -> None:
 Points = dict[str, dict[str, tuple[float, float, float, bool]]]  # scheme -> set -> share, low, high, collapsed
 
 
-def draw_line(axes, sets: dict, kind: str, trained: tuple[int, int], shift: float = 1.0, **style) -> list:
-    """Accuracy by length with its interval; a hollow mark where the answer is constant. Returns the points."""
+def draw_line(axes, sets: dict, kind: str, trained: tuple[int, int], shift: float = 1.0, **style):
+    """Accuracy by length with its interval; a hollow mark where the answer is constant. Returns lengths and shares."""
     found = sets_by_length(sets, kind, trained)
-    share, low, high, collapsed = zip(*(sets[key] for key in found.values()), strict=True)
+    shares, low, high, collapsed = zip(*(sets[key] for key in found.values()), strict=True)
     lengths = [length * shift for length in found]  # lines that coincide stand side by side
     axes.fill_between(lengths, low, high, alpha=0.15, linewidth=0, color=style["color"])
-    axes.plot(lengths, share, **style)
-    for length, value, constant in zip(lengths, share, collapsed, strict=True):
-        axes.plot(length, value, style["marker"], color=style["color"], markerfacecolor="white" if constant else None)
-    return list(zip(lengths, share, strict=True))
+    axes.plot(lengths, shares, **style)
+    for length, share, constant in zip(lengths, shares, collapsed, strict=True):
+        axes.plot(length, share, style["marker"], color=style["color"], markerfacecolor="white" if constant else None)
+    return lengths, shares
 
 
 def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: str) -> None:
-    """The three encodings of the course alone, each line with its name at its end."""
+    """The three encodings of the course (where there are none of them, any three), each line with its name."""
     figure, axes = plt.subplots(figsize=(6.3, 3.2))
-    ends, names = [], [name for name in COURSE if name in points]
+    names, ends = ([name for name in COURSE if name in points] or [*points])[:3], []
     for number, name in enumerate(names):
-        style = {"color": figures.COLOURS[(0, 6, 2)[COURSE.index(name)]], "marker": figures.MARKS[COURSE.index(name)]}
-        line = draw_line(axes, points[name], "extrapolation", trained, shift=1.04 ** (number - 1), **style)
-        ends.append((line[-1][1], name, style["color"], line[-1][0]))
-    length_axis(axes, sets_by_length(points[names[0]], "extrapolation", trained), trained)
+        style = {"color": figures.COLOURS[(0, 6, 2)[number]], "marker": figures.MARKS[number]}
+        lengths, shares = draw_line(axes, points[name], "extrapolation", trained, shift=1.04 ** (number - 1), **style)
+        ends.append((shares[-1], name, style["color"]))
+    length_axis(axes, sets_by_length(points[name], "extrapolation", trained), trained)
     ends.sort()
-    last = max(length for *_, length in ends)
-    for height, (_, name, colour, _) in zip(spread([end[0] for end in ends]), ends, strict=True):
-        axes.annotate(name, (last, height), (14, 0), textcoords="offset points", va="center", color=colour)
+    for height, (_, name, colour) in zip(spread([share for share, *_ in ends]), ends, strict=True):
+        axes.annotate(name, (lengths[-1], height), (14, 0), textcoords="offset points", va="center", color=colour)
     axes.axhline(0.5, color="#999999", linewidth=1, zorder=1)
     axes.text(trained[0], 0.51, "chance", color="#777777", fontsize=8)
-    constant = [
-        name for name in names if all(points[name][key][3] for key in points[name] if key.startswith("extrapolation/"))
-    ]
+    beyond = [key for key in points[name] if key.startswith("extrapolation/")]
+    constant = [name for name in names if all(points[name][key][3] for key in beyond)]
     title = "Accuracy beyond the trained lengths"
     if constant:
         title = f"Beyond length {trained[1]}, a constant answer from {' and '.join(constant)}"
@@ -98,20 +95,17 @@ def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str
         axes.set_axis_off()
     for (name, sets), axes in zip(points.items(), grid.flat, strict=False):
         ticks = set()
-        for number, kind in enumerate(KINDS):
+        for number, (kind, words) in enumerate(KINDS.items()):
             style = {"color": figures.COLOURS[(0, 6)[number]], "marker": figures.MARKS[number], "markersize": 4}
-            ticks |= {length for length, _ in draw_line(axes, sets, kind, trained, **style)}
+            lengths, _ = draw_line(axes, sets, kind, trained, label=words, **style)
+            ticks |= {*lengths}
         length_axis(axes, ticks - {trained[1]}, trained)
         axes.axhline(0.5, color="#999999", linewidth=1, zorder=1)
         axes.set_title(name, fontsize=9)
         axes.set(ylim=(0.4, 1.05), yticks=(0.5, 0.75, 1.0), yticklabels=("50%", "75%", "100%"))
         axes.tick_params(labelsize=7)
         axes.tick_params(axis="x", rotation=90)
-    handles = [
-        Line2D([], [], color=figures.COLOURS[(0, 6)[n]], marker=figures.MARKS[n], label=words, markersize=4)
-        for n, words in enumerate(KINDS.values())
-    ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=2, fontsize=8)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2, fontsize=8)
     figures.save(figure, path, caption)
 
 

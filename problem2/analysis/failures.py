@@ -46,13 +46,12 @@ def sentence(case: dict) -> str:
 
 
 def excerpt(values: list[int], index: int) -> str:
-    """The values around a step down, which stands in brackets."""
-    start, end = max(0, index - SHOWN // 2), min(len(values), index + SHOWN)
-    words = [str(value) for value in values[start:end]]
-    if index + 1 < len(values) and values[index] > values[index + 1]:
-        words[index - start] = "[" + words[index - start]
-        words[index + 1 - start] += "]"
-    return ("… " if start else "") + " ".join(words) + (" …" if end < len(values) else "")
+    """The values around `index`; a step down from it stands in brackets."""
+    words = [*map(str, values)]
+    if values[index : index + 2] != sorted(values[index : index + 2]):
+        words[index : index + 2] = f"[{words[index]}", f"{words[index + 1]}]"
+    start, end = max(0, index - SHOWN // 2), index + SHOWN
+    return " ".join(["…"] * (start > 0) + words[start:end] + ["…"] * (end < len(words)))
 
 
 def find(margin: Tensor, rows: Rows, most: int = 5) -> dict:
