@@ -121,14 +121,6 @@ def test_a_script_in_the_folder_can_import_it():
     assert done.stdout.strip() == "False", done.stderr
 
 
-def test_long_rows_without_padding_need_no_mask():
-    model = make("sinusoidal")
-    assert model.attention_mask(torch.ones(2, 5).bool()) is None
-    assert model.attention_mask(torch.tensor([[True, True, False]])).tolist() == [[[[True, True, False]]]]
-    assert make("alibi").attention_mask(torch.ones(2, 5).bool()).shape == (4, 5, 5)
-    assert make("none", causal=True).attention_mask(torch.ones(2, 5).bool()).shape == (1, 1, 5, 5)
-
-
 def test_smooth_maximum_is_for_training_alone():
     """One position objects by 5 and a thousand agree by 3: the result must not depend on how many agree."""
     model = make("none", pooling="max")

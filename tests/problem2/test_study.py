@@ -1,7 +1,6 @@
 """The study as users start it: stopped, repeated, with other settings, shared among two machines."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -105,22 +104,3 @@ def test_only_sum_up_trains_and_measures_nothing(folder, tmp_path):
     assert time.perf_counter() - started < 30 and not (folder / "results/rope").exists()
     done = subprocess.run(study(tmp_path, "--only-sum-up"), capture_output=True, text=True)
     assert done.returncode == 2 and "has no finished run" in done.stderr
-
-
-def test_two_machines_share_the_runs(finished, tmp_path):
-    shutil.copytree(finished[0] / "data", tmp_path / "data")
-    launcher = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d"]
-    launcher += ["--rdzv_endpoint=localhost:29633", "--rdzv_id=study"]
-    command = study(tmp_path, *FLAGS, "--epochs", 1, launcher=launcher)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    nodes = [subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes) for _ in range(2)]
-    said = []
-    for node in nodes:
-        out, errors = node.communicate(timeout=300)
-        assert node.returncode == 0, errors
-        said.append(out)
-    assert [out.count(": done") for out in said] == [1, 1]
-    assert sum("2 runs summed up" in out for out in said) == 1  # by the first rank alone
-    for path in (path.relative_to(tmp_path) for path in runs_of(tmp_path).values()):
-        mine, expected = (json.loads((top / path / "measured.json").read_text()) for top in (tmp_path, finished[0]))
-        assert mine == expected
