@@ -121,6 +121,12 @@ def test_the_trained_directions_hold_the_trained_codes_and_not_the_later_ones():
     assert span.share_outside(codes, directions).tolist() == pytest.approx([0, 0, 1, 1])
 
 
+def test_other_schemes_are_drawn_where_the_courses_are_missing(tmp_path):
+    points = {"rope": {"test": (0.9, 0.8, 1.0, False), "extrapolation/32": (0.5, 0.4, 0.6, True)}}
+    extrapolation.draw_course(points, tmp_path / "curves.png", (8, 16), "")
+    assert (tmp_path / "curves.png").exists()
+
+
 def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_does_not_see():
     report = proof.check(*proof.every_vote(Comparer()))
     assert report["holds"] and report["contexts"] == 1_020_000 and report["steps_down"] == 4950
