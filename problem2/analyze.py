@@ -22,9 +22,7 @@ from problem2.analysis.evaluation import test_sets
 from problem2.dataset import DEFAULT, load_or_generate, values_problem
 
 HERE = Path(__file__).resolve().parent
-
-
-QUESTIONS = {  # in the order of the report
+QUESTIONS = {
     "How well was each scheme trained?": training_summary,
     "How accurate is each at lengths it was not trained on?": extrapolation,
     "Why do they fail there: positions or distances never seen, or more keys?": mechanism,

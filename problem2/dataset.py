@@ -258,7 +258,7 @@ def _row_problem(row) -> str | None:
         return f'"sequence" {problem}'
     for name, value in (("length", len(row["sequence"])), ("is_sorted", int(is_sorted(row["sequence"])))):
         if row[name] != value or type(row[name]) is not int:
-            return f'"{name}" is {row[name]!r}, but of this sequence it is {value}'
+            return f'"{name}" is {row[name]!r}, but must be {value} for this sequence'
     return None
 
 

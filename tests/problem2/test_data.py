@@ -129,8 +129,8 @@ def test_only_the_default_folder_is_filled(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"is_sorted": 0}, "of this sequence it is 1"),
-        ({"sequence": [1, 3, 2]}, "of this sequence it is 0"),
+        ({"is_sorted": 0}, "must be 1 for this sequence"),
+        ({"sequence": [1, 3, 2]}, "must be 0 for this sequence"),
         ({"is_sorted": None}, '"is_sorted" is None'),
         ({"length": 4}, '"length" is 4'),
         ({"sequence": [1, 2, 100]}, "holds 100"),

@@ -134,7 +134,7 @@ def test_refusals(trained, tmp_path, refused):
         refused(train, *flags, "--encoding", "randomized_rope", "--d-model", width, words=words)
     refused("problem2/generate_data.py", "--min-train-len", 9, "--max-train-len", 8, words=["above"])
     (tmp_path / "train.json").write_text('[{"sequence": [2, 1], "is_sorted": 1, "length": 2}]')
-    words = ["train.json, row 1", "of this sequence it is 0"]
+    words = ["train.json, row 1", "must be 0 for this sequence"]
     refused(train, "--encoding", "rope", "--data-dir", tmp_path, "--output-dir", tmp_path, words=words)
     (tmp_path / "rope").mkdir()
     (tmp_path / "rope/best_model.pth").write_bytes(b"nothing")
