@@ -1,7 +1,11 @@
 """What the analyses report is what the model did: counts, causes, proofs, failure cases, means over seeds."""
 
+from itertools import pairwise, product
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab.files import UserError
 from problem2 import dataset
@@ -133,11 +137,29 @@ def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_do
     assert report["step_down_margin"] == 4 and report["ordered_margin"] == 4
     report = proof.check(*proof.every_vote(Comparer(blind_to=(57, 56))))
     assert not report["holds"] and report["missed_steps_down"] == 1 and report["false_alarms"] == 0
+    assert (57, 56) in pairwise(report["quietest_unsorted"])
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_proof_finds_the_unsorted_sequence_whose_strongest_vote_is_weakest(seed):
+    generator = torch.Generator().manual_seed(seed)
+    middle, first, last = (torch.randn([3] * axes, generator=generator) for axes in (3, 2, 2))
+
+    def strongest(sequence):
+        ends = [first[sequence[:2]], last[sequence[-2:]]]
+        return max(ends + [middle[triple] for triple in zip(sequence, sequence[1:], sequence[2:], strict=False)])
+
+    votes, found = proof.quietest_unsorted(middle, first, last)
+    claimed = min(votes[a, b] for a, b in ((1, 0), (2, 0), (2, 1)))
+    assert found != sorted(found) and strongest(tuple(found)) == claimed
+    others = (sequence for length in range(2, 7) for sequence in product(range(3), repeat=length))
+    assert all(strongest(sequence) >= claimed for sequence in others if sequence != tuple(sorted(sequence)))
 
 
 def test_proof_is_only_for_models_whose_local_contexts_can_be_tried():
     untrained = proof.prove(make("window", num_layers=1, pooling="max"))
-    assert not untrained["holds"] and "not proven" in proof.in_words(untrained)
+    assert not untrained["holds"] and "not right" in proof.in_words(untrained)
     assert proof.prove(make("window", num_layers=2, pooling="max")) is None
     assert proof.prove(make("window", num_layers=1)) is None
     assert proof.prove(make("rope", num_layers=1, pooling="max")) is None
