@@ -127,7 +127,7 @@ class Batch:
             positions = outputs.shape[2]  # fewer where only the first digits are written
             head, position = torch.arange(heads)[:, None], torch.arange(positions)
             flat = (rows[name][part, :, :positions] * heads + head) * recorded.shape[2] + position
-            return recorded.view(-1, width)[flat.flatten().to(self.device)].view_as(outputs)
+            return recorded.view(-1, width).index_select(0, flat.flatten().to(self.device)).view_as(outputs)
 
         return hooks
 
@@ -164,7 +164,7 @@ class Batch:
             hooks, prefix = self._swap(decoder or {}, part), inputs[part].to(self.device)
             if edges is not None:
                 flat = edges[part, :length] * self.width + torch.arange(self.width)
-                seen = memory.view(-1, memory.shape[-1])[flat.flatten().to(self.device)]
+                seen = memory.view(-1, memory.shape[-1]).index_select(0, flat.flatten().to(self.device))
                 seen = seen.view(len(prefix), length * self.width, -1)
                 logits = self.model.decode(prefix, seen, mask, hooks=hooks)
             elif memory is not None:
