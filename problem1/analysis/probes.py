@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from lab.figures import COLOURS, WIDTH, save
-from lab.statistics import wilson
 from problem1.analysis.carry_pairs import spread
 from problem1.analysis.context import Context, digit_names, pick, source_labels
 from problem1.analysis.figures import aligned
@@ -107,13 +106,11 @@ def measure(context: Context) -> dict:
     right = accuracy(scored, fit(fitted, labels[0]), labels[1]).T.unflatten(1, (layers, positions))
     real, control = right.split(context.num_digits)
     ones = carries(test).double().mean(0)
-    low, high = wilson(len(test) // 2, len(test))
     return {
         "question": "share of held-out pairs whose carry a linear probe reads off one source position: "
         "accuracy[carry][layer][position]",
         "fitted_on": len(fresh),
         "scored_on": len(test),
-        "largest_half_interval_95": (high - low) / 2,
         "carries": [f"out of the {digit}" for digit in digit_names(context.num_digits)],
         "layers": ["embedding", *(f"after encoder.{number}" for number in range(layers - 1))],
         "positions": source_labels(context.num_digits),
@@ -129,10 +126,15 @@ def first_readable(results: dict) -> list[dict]:
     found = []
     for number, name in enumerate(results["carries"]):
         best, control = ([max(layer) for layer in results[kind][number]] for kind in ("accuracy", "control"))
+        entry = {
+            "carry": name,
+            "first_layer": None,
+            "position": None,
+            "best_by_layer": best,
+            "control_by_layer": control,
+        }
+        entry |= {kind: results[kind][number] for kind in ("one_digit", "majority")}
         first = next((layer for layer, value in enumerate(best) if value >= READABLE), None)
-        entry = {"carry": name, "first_layer": None, "position": None, "best_by_layer": best}
-        entry |= {"control_by_layer": control, "one_digit": results["one_digit"][number]}
-        entry["majority"] = results["majority"][number]
         if first is not None:
             entry["first_layer"] = results["layers"][first]
             entry["position"] = results["positions"][results["accuracy"][number][first].index(best[first])]
