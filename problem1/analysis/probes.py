@@ -11,14 +11,9 @@ control     the same probe on a fixed random labelling of the column's 100 digit
             on the test pairs too. What it gets right it has memorised: this is the probe's own capacity
 """
 
-from pathlib import Path
-
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from lab.figures import COLOURS, WIDTH, save
-from problem1.analysis.carry_pairs import spread
 from problem1.analysis.context import Context, digit_names, pick, source_labels
 from problem1.analysis.figures import aligned
 from problem1.dataset import Sums, carries, random_pairs, seen_in
@@ -142,30 +137,9 @@ def first_readable(results: dict) -> list[dict]:
     return found
 
 
-def draw(results: dict, path: Path, caption: str) -> None:
-    """For each carry: accuracy of its best position by layer, beside what the probe memorises and one digit tells."""
-    entries = first_readable(results)
-    entries = [entries[row] for row in spread(len(entries))]  # of long operands not every carry
-    figure, panels = plt.subplots(1, len(entries), figsize=(WIDTH, 2.3), sharey=True, squeeze=False)
-    layers = range(len(results["layers"]))
-    for axes, entry in zip(panels[0], entries, strict=True):
-        axes.plot(layers, entry["best_by_layer"], color=COLOURS[0], marker="o", label="probe, best position")
-        axes.axhline(entry["one_digit"], color=COLOURS[2], linestyle="--", label="guess from one digit")
-        axes.plot(layers, entry["control_by_layer"], color=COLOURS[6], marker="s", label="probe, random labels")
-        axes.set_xticks(layers, ["embed.", *(f"E{number}" for number in layers[:-1])])
-        axes.set(title=f"carry {entry['carry']}", ylim=(0.45, 1.02))
-    panels[0][0].set_ylabel("share read right")
-    figure.supxlabel("after", fontsize=8)
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    save(figure, path, caption)
-
-
 def run(context: Context) -> dict:
-    """Write carry/probes.json and .png."""
-    results = context.write("carry/probes.json", measure(context))
-    caption = "Readable is not yet used. Random labels: a fixed bit for each digit pair of the column."
-    draw(results, context.output_dir / "carry/probes.png", context.caption(caption))
-    return results
+    """Write carry/probes.json."""
+    return context.write("carry/probes.json", measure(context))
 
 
 def findings(results: dict) -> str:

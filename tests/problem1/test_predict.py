@@ -58,7 +58,7 @@ def test_a_model_can_be_named(models, capsys):
     for path in models.values():
         run("47+19", model_path=path)
         assert f"model: {path}, named with --model-path" in capsys.readouterr().out
-    with pytest.raises(UserError, match="exactly 2 digits.*text.pth for others"):
+    with pytest.raises(UserError, match=r"exactly 2 digits.*text\.pth for others"):
         run("123 + 9", model_path=models["digits"])
 
 
