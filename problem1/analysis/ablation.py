@@ -13,16 +13,15 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from lab.figures import COLOURS, MARKS, WIDTH, save
 from lab.files import write_text
 from lab.hooks import Intervention, replace, short_name, zero
-from lab.statistics import bootstrap, proportion
+from lab.statistics import proportion
 from problem1.analysis.context import CARRY_CLASSES, Context, carry_classes, digit_names
-from problem1.analysis.figures import aligned
+from problem1.analysis.figures import aligned, intervals
 from problem1.analysis.interventions import feed_forward_layers
 
 KINDS = ("zero", "mean")
@@ -61,8 +60,7 @@ def measure(context: Context, parts: dict[str, list[str]]) -> tuple[dict, dict]:
         found[part][kind]["drop"] = baseline["accuracy"] - found[part][kind]["accuracy"]
         found[part][kind]["loss_increase"] = loss - baseline["loss"]
         lost.append(correct.all(1).double() - without.all(1).double())
-    intervals = torch.stack(bootstrap(torch.stack(lost, dim=1)), dim=1)  # of the differences row by row: paired
-    for (part, kind), interval in zip(tried, intervals.tolist(), strict=True):
+    for (part, kind), interval in zip(tried, intervals(lost), strict=True):  # of differences row by row: paired
         found[part][kind]["drop_interval_95"] = interval
     return baseline, found
 

@@ -27,10 +27,9 @@ from torch import Tensor
 
 from lab.figures import WIDTH, save
 from lab.hooks import short_name
-from lab.statistics import bootstrap
 from problem1.analysis.attention_maps import is_decoder_self
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned, table, whole
+from problem1.analysis.figures import aligned, intervals, table, whole
 from problem1.dataset import Sums
 
 FIXED = 0.05  # variability up to which a head is called positional
@@ -96,12 +95,10 @@ def measure(context: Context) -> dict:
         head: statistics(head, pattern.double(), context.rows["test"])
         for head, pattern in context.recorded.patterns.items()
     }
-    intervals = bootstrap(torch.stack([values for measured in found.values() for values in measured.values()], dim=1))
-    intervals = iter(torch.stack(intervals, dim=1).tolist())
-    heads = {}
+    interval, heads = iter(intervals(values for measured in found.values() for values in measured.values())), {}
     for head, measured in found.items():
         entry = {
-            name: {"mean": values.mean().item(), "interval_95": next(intervals)} for name, values in measured.items()
+            name: {"mean": values.mean().item(), "interval_95": next(interval)} for name, values in measured.items()
         }
         heads[head] = entry | (describe(entry) if context.meaningful else {"description": None})
     return {

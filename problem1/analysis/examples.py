@@ -16,7 +16,7 @@ from lab.figures import COLOURS, save
 from lab.files import UserError
 from lab.hooks import HeadHooks, short_name, zero
 from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded
-from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, pick, sums_of
+from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, sums_of
 from problem1.analysis.exhaustive import digits_text
 from problem1.analysis.figures import table
 from problem1.analysis.interventions import InterventionRunner
@@ -65,9 +65,9 @@ def select(context: Context, count: int, wrong_sums: list[str] = ()) -> tuple[Su
             different.setdefault(tuple(sums.sources[0].tolist()), (reason, sums))
 
     for reason, rows in kinds.items():
-        add(reason, rows if isinstance(rows, Sums) else pick(test, rows.nonzero()[:1, 0]))
+        add(reason, rows if isinstance(rows, Sums) else test[rows.nonzero()[:1, 0]])
     for row in range(min(count, len(test))):
-        add("from the test rows", pick(test, [row]))
+        add("from the test rows", test[[row]])
     reasons, chosen = zip(*list(different.values())[:count], strict=True)
     return join(chosen), list(reasons)
 

@@ -26,12 +26,12 @@ from tqdm import tqdm
 
 from lab.figures import WIDTH, save
 from lab.hooks import Intervention, replace, short_name
-from lab.statistics import bootstrap, proportion
+from lab.statistics import proportion
 from problem1.analysis.ablation import ablations
 from problem1.analysis.carry_pairs import Group, all_groups
-from problem1.analysis.context import Context, digit_names, operand_texts, pick, source_labels
+from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
 from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import aligned, table, whole
+from problem1.analysis.figures import aligned, intervals, table, whole
 from problem1.analysis.interventions import InterventionRunner, feed_forward_layers
 
 PAIRS = 400  # for each group; in half of them patching adds a carry, in half it takes one away
@@ -78,7 +78,7 @@ def make_experiment(model, group: Group) -> tuple[PatchingExperiment | None, Ten
         usable &= InterventionRunner(model, sums, len(sums)).evaluate()[0][:, group.target]
     if usable.sum() < FEWEST:
         return None, usable
-    clean, corrupted = (InterventionRunner(model, pick(sums, usable), len(sums)) for sums in pairs)
+    clean, corrupted = (InterventionRunner(model, sums[usable], len(sums)) for sums in pairs)
     return PatchingExperiment(clean, corrupted, group.target), usable
 
 
@@ -133,14 +133,14 @@ def measure(context: Context, group: Group) -> dict:
 
 def with_intervals(effects: dict[str, Effect]) -> dict[str, dict]:
     """Shares and means with their 95% intervals."""
-    low, high = bootstrap(torch.stack([moved for _, moved in effects.values()], dim=1))
+    found = intervals(moved for _, moved in effects.values())
     return {
         name: {
             "flips": proportion(flips),
             "logit_difference": moved.double().mean().item(),
-            "logit_difference_interval_95": [low[number].item(), high[number].item()],
+            "logit_difference_interval_95": interval,
         }
-        for number, (name, (flips, moved)) in enumerate(effects.items())
+        for (name, (flips, moved)), interval in zip(effects.items(), found, strict=True)
     }
 
 
@@ -165,10 +165,8 @@ def attention_moves(context: Context, group: Group, experiment: PatchingExperime
         moved, usual = (part[HELD_OUT, query].double() for part in (moved, usual))
         excess.append(moved - usual)
         found[head] = {"query": labels[query], "moved": moved.mean().item(), "moved_without_carry": usual.mean().item()}
-    low, high = bootstrap(torch.stack(excess, dim=1))
-    for number, entry in enumerate(found.values()):
-        entry["difference"] = excess[number].mean().item()
-        entry["difference_interval_95"] = [low[number].item(), high[number].item()]
+    for entry, difference, interval in zip(found.values(), excess, intervals(excess), strict=True):
+        entry |= {"difference": difference.mean().item(), "difference_interval_95": interval}
     return found
 
 

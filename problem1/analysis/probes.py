@@ -14,7 +14,7 @@ control     the same probe on a fixed random labelling of the column's 100 digit
 import torch
 from torch import Tensor
 
-from problem1.analysis.context import Context, digit_names, pick, source_labels
+from problem1.analysis.context import Context, digit_names, source_labels
 from problem1.analysis.figures import aligned
 from problem1.dataset import Sums, carries, random_pairs, seen_in
 
@@ -67,10 +67,10 @@ def held_out_pairs(test: Sums) -> tuple[Sums, Sums]:
     """Pairs to fit on, none of which is a test pair, and the test pairs; where every pair there is stands among
     those, half of them each."""
     fresh = random_pairs(test.num_digits, FITTED_ON, seed=2)
-    fresh = pick(fresh, ~seen_in(fresh, test))
+    fresh = fresh[~seen_in(fresh, test)]
     if len(fresh) > 1:
         return fresh, test
-    return pick(test, slice(0, None, 2)), pick(test, slice(1, None, 2))
+    return test[::2], test[1::2]
 
 
 def random_labels(sums: Sums, seed: int = 0) -> Tensor:

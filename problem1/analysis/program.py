@@ -17,7 +17,7 @@ from tqdm import tqdm
 from lab.statistics import proportion
 from problem1.analysis import circuit
 from problem1.analysis.algorithm import Program, Source, lines, read_rules, sources
-from problem1.analysis.context import Context, digit_names, pick
+from problem1.analysis.context import Context, digit_names
 from problem1.analysis.edges import BAR, Batch, search_edges, search_encoder, search_self
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
 from problem1.dataset import decoder_inputs, every_pair
@@ -268,7 +268,7 @@ def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) 
     order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))
 
     def batch(rows: Tensor, number: int) -> Batch:
-        return Batch(model, pick(pairs, rows), seed + number)
+        return Batch(model, pairs[rows], seed + number)
 
     found = extract(batch(order[:BATCH], 1), batch(order[-FITTED_ON:], 2))
     tested = order if sums is None else order[BATCH : BATCH + sums]

@@ -27,7 +27,7 @@ from lab.hooks import short_name, split_name, zero
 from lab.statistics import proportion
 from lab.training import Recipe, make_optimizer
 from problem1.analysis.ablation import SMALL
-from problem1.analysis.context import Context, pick
+from problem1.analysis.context import Context
 from problem1.analysis.exhaustive import predict
 from problem1.analysis.interventions import InterventionRunner
 from problem1.attention import MultiHeadAttention
@@ -60,8 +60,8 @@ def along(runner: InterventionRunner, order: list[str]) -> list[dict]:
 
 def measure(context: Context, ablation: dict) -> dict:
     heads, entries = context.heads, {head: entry["zero"] for head, entry in ablation["heads"].items()}
-    choosing = InterventionRunner(context.model, pick(context.rows["val"], slice(CHOOSING_ROWS)), context.batch_size)
-    sample = InterventionRunner(context.model, pick(context.rows["test"], slice(DRAW_ROWS)), context.batch_size)
+    choosing = InterventionRunner(context.model, context.rows["val"][:CHOOSING_ROWS], context.batch_size)
+    sample = InterventionRunner(context.model, context.rows["test"][:DRAW_ROWS], context.batch_size)
     harmless = [head for head in heads if entries[head]["drop"] < SMALL]
     draws = [random.Random(draw).sample(harmless, len(harmless)) for draw in range(DRAWS)]
     order = greedy_order(choosing, heads)

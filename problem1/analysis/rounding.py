@@ -113,7 +113,7 @@ def verify(model: Seq2SeqTransformer, num_digits: int, seed: int = 1) -> dict:
         "smallest_reserve": float(reserve.min()),
         "largest_radius": float(radius.max()),
         "float32_measured_on": len(chosen),
-        "float32_distance": measure_float32(model, Sums(sums.sources[chosen], sums.targets[chosen])),
+        "float32_distance": measure_float32(model, sums[chosen]),
         "assumptions": ASSUMPTIONS,
     }
 

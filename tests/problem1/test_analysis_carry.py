@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from problem1.analysis import ablation, attention_statistics, patching, probes, roles, statements, summary
 from problem1.analysis.carry_pairs import all_groups, make_group
-from problem1.analysis.context import pick
 from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import decoder_inputs, every_pair
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import by_forward_hook, columns, one_hot
+from tests.problem1.test_data import check_row
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +28,20 @@ def test_pairs_differ_in_one_digit_and_exactly_the_wanted_carries(num_digits, da
     target = data.draw(st.integers(0, num_digits - 1 - nines))
     group = make_group(num_digits, target, nines, 20, seed=data.draw(st.integers(0, 5)))
     assert len(group.without) == len(group.carrying) == len(group.control) == 20
-    for row in range(20):
-        numbers = []
-        for sums in (group.without, group.carrying, group.control):
-            source, answer = sums.sources[row].tolist(), sums.targets[row].tolist()
-            a, b = source[:num_digits], source[num_digits + 1 :]
-            assert a[0] and b[0]
-            assert int("".join(map(str, a))) + int("".join(map(str, b))) == int("".join(map(str, answer)))
-            numbers.append((a, b, answer))
-        (a, b, answer), (other_a, other_b, other), (control_a, _, control) = numbers
-        changed = [column for column in range(num_digits) if a[column] != other_a[column]]
-        assert changed == [target + nines] and b == other_b
-        assert [column for column in range(num_digits) if a[column] != control_a[column]] == changed
-        assert answer[:target] == other[:target] == control[:target]  # all before the target agrees
-        assert (answer[target] + 1) % 10 == other[target] and answer[target] == control[target]
-        assert all(a[column] + b[column] == 9 for column in range(target, target + nines))
-        assert all(answer[place] == 9 and other[place] == 0 for place in range(target + 1, target + 1 + nines))
+    for sums in (group.without, group.carrying, group.control):
+        for source, answer in zip(sums.sources.tolist(), sums.targets.tolist(), strict=True):
+            check_row(source, answer, num_digits)
+    (a, b), (other_a, other_b), (control_a, _) = (s.operands() for s in (group.without, group.carrying, group.control))
+    changed = torch.arange(num_digits) == target + nines  # one digit of a, and no other
+    assert ((a != other_a) == changed).all() and ((a != control_a) == changed).all() and (b == other_b).all()
+    answer, other, control = (sums.targets for sums in (group.without, group.carrying, group.control))
+    assert (answer[:, :target] == other[:, :target]).all() and (
+        answer[:, : target + 1] == control[:, : target + 1]
+    ).all()
+    assert ((answer[:, target] + 1) % 10 == other[:, target]).all()
+    passed = slice(target, target + nines)
+    assert ((a + b)[:, passed] == 9).all()
+    assert (answer[:, 1:][:, passed] == 9).all() and (other[:, 1:][:, passed] == 0).all()
 
 
 def test_every_digit_a_carry_can_reach_has_its_pairs():
@@ -91,7 +89,7 @@ def test_patching_equals_an_independent_implementation():
     for sums in (group.without, group.carrying):
         with torch.no_grad():
             keep &= (model(sums.sources, decoder_inputs(sums.targets)).argmax(-1) == sums.targets)[:, 1]
-    without, carrying = pick(group.without, keep), pick(group.carrying, keep)
+    without, carrying = group.without[keep], group.carrying[keep]
     pairs = experiment(model, without, carrying, target=1)
     for head in model.head_names():
         module, own = columns(model, head)
@@ -136,7 +134,7 @@ def test_what_others_bring_through_the_chosen_heads_does_not_count_as_theirs():
 
 def test_feed_forward_layers_are_patched_and_ablated_like_a_change_of_their_weights(context):
     model, sums = context.model, context.rows["test"]
-    other = pick(sums, torch.randperm(len(sums), generator=torch.Generator().manual_seed(0)))
+    other = sums[torch.randperm(len(sums), generator=torch.Generator().manual_seed(0))]
     pairs = experiment(model, sums, other, target=1)
     for name in ("encoder.0.feed_forward", "decoder.0.feed_forward"):
         layer, kept = model.get_submodule(name).outer, {}
@@ -193,7 +191,7 @@ def test_ablation_on_the_pairs_counts_digits_that_were_right(context, patched):
     group = make_group(2, target=1, nines=0, count=patching.PAIRS)
     clean, _ = group.clean_and_corrupted()
     usable = patching.make_experiment(context.model, group)[1]
-    clean = pick(clean, usable)
+    clean = clean[usable]
     for head in context.heads:
         wrong = by_forward_hook(context.model, clean, {head: 0.0}).argmax(-1)[:, 1] != clean.targets[:, 1]
         found = patched[0]["heads"][head]["wrong_without"]

@@ -8,7 +8,7 @@ import torch
 from lab.hooks import split_name, zero
 from problem1.analysis import ablation, pruning
 from problem1.analysis import attention_statistics as statistics
-from problem1.analysis.context import CARRY_CLASSES, carry_classes, pick, sums_of
+from problem1.analysis.context import CARRY_CLASSES, carry_classes, sums_of
 from problem1.analysis.interventions import InterventionRunner
 from problem1.attention import MultiHeadAttention
 from problem1.dataset import carries, decoder_inputs, every_pair
@@ -135,9 +135,10 @@ class HalfRight:
 
 def test_intervals_of_losses_are_those_of_pairs_of_runs():
     """A baseline of 50% is not exact, but a head whose ablation changes nothing loses exactly nothing."""
-    heads, rows = ("useless", "useful"), {"test": every_pair(2)}
-    rows["test"] = pick(rows["test"], slice(400))
-    context = SimpleNamespace(test=HalfRight(), rows=rows, mean_outputs=dict.fromkeys(heads, torch.zeros(1)))
+    heads, means = ("useless", "useful"), torch.zeros(1)
+    context = SimpleNamespace(
+        test=HalfRight(), rows={"test": every_pair(2)[:400]}, mean_outputs=dict.fromkeys(heads, means)
+    )
     baseline, found = ablation.measure(context, {head: [head] for head in heads})
     useless, useful = (found[head]["zero"] for head in heads)
     assert baseline["accuracy"] == 0.5 and useless["drop"] == 0 and useless["drop_interval_95"] == [0.0, 0.0]
@@ -242,7 +243,7 @@ def test_statistics_of_planted_patterns(head, attends_to, keys, expected):
 
 
 def test_entropy_and_variability():
-    two = pick(SUMS, slice(2))
+    two = SUMS[:2]
     even = torch.full((1, 5, 5), 0.2, dtype=torch.double).expand(2, -1, -1)
     assert statistics.statistics("encoder.0.self.head0", even, two)["entropy"].tolist() == pytest.approx([1.0, 1.0])
     causal = torch.ones(3, 3, dtype=torch.double).tril()

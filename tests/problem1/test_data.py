@@ -32,6 +32,14 @@ def as_sums(pairs, num_digits) -> Sums:
     return encode(*(digits_of(torch.tensor(numbers), num_digits) for numbers in zip(*pairs, strict=True)))
 
 
+def check_row(source: list[int], target: list[int], num_digits: int) -> None:
+    """Two operands of so many digits, none of which begins with 0, and their sum."""
+    a, b = source[:num_digits], source[num_digits + 1 :]
+    assert source[num_digits] == 10 and len(a) == len(b) == num_digits and a[0] > 0 and b[0] > 0
+    numbers = [int("".join(map(str, tokens))) for tokens in (a, b, target)]
+    assert numbers[0] + numbers[1] == numbers[2] and len(target) == num_digits + 1
+
+
 def digest(rows) -> str:
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()[:16]
 
@@ -50,10 +58,7 @@ def test_default_files_have_the_contract_digests(script, tmp_path):
 def test_other_numbers_of_digits(num_digits):
     rows = make_rows(num_digits, 40, seed=3)
     for row in rows:
-        digits = row["input"]
-        a, b = (int("".join(map(str, part))) for part in (digits[:num_digits], digits[num_digits + 1 :]))
-        assert digits[num_digits] == 10 and len(str(a)) == len(str(b)) == num_digits
-        assert row["target"] == [int(digit) for digit in str(a + b).zfill(num_digits + 1)]
+        check_row(row["input"], row["target"], num_digits)
     assert len({tuple(row["input"]) for row in rows}) == 40
 
 
@@ -106,9 +111,7 @@ def test_tensors_hold_the_same_sums_as_python(pairs):
 def test_random_pairs_of_any_number_of_digits(num_digits):
     sums = random_pairs(num_digits, 300, seed=1)
     for source, target in zip(sums.sources.tolist(), sums.targets.tolist(), strict=True):
-        a, b = (int("".join(map(str, part))) for part in (source[:num_digits], source[num_digits + 1 :]))
-        assert source[0] > 0 and source[num_digits + 1] > 0 and source[num_digits] == 10
-        assert target == [*map(int, str(a + b).zfill(num_digits + 1))]
+        check_row(source, target, num_digits)
     assert torch.equal(sums.sources, random_pairs(num_digits, 300, seed=1).sources)
     assert sums.sources[:, 0].unique().tolist() == list(range(1, 10))
 

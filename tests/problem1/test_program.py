@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from problem1.analysis import circuit, program, statements
 from problem1.analysis.algorithm import Program, Rule, Source, in_words, lines, read_rules, sources
-from problem1.analysis.context import digit_names, pick, sums_of
+from problem1.analysis.context import digit_names, sums_of
 from problem1.analysis.edges import EDGE_VARIABLES, Batch, Columns, resample
 from problem1.analysis.program import any_rows, check, counted, fitting_rows, seen
 from problem1.dataset import every_pair, random_pairs
@@ -237,7 +237,7 @@ def test_nothing_is_read_off_a_model_that_cannot_add(tmp_path):
 
 
 def test_a_model_that_is_not_always_right_is_measured_by_its_own_errors():
-    one = Batch(analysis_models.adder(), pick(every_pair(2), slice(0, None, 7)))
+    one = Batch(analysis_models.adder(), every_pair(2)[::7])
     errors = (one.recorded[2] != one.sums.targets).any(1)
     assert errors.any() and one.suffices() == (True, 1 - int(errors.sum()) / len(one))
     edges = one.with_plus(any_rows(one, one.digits))
