@@ -195,13 +195,14 @@ def direction(batch: Batch) -> dict[str, dict]:
 
 def counted(parts: list[dict[str, Tensor]]) -> dict:
     """Batches' digits that are "right" [N, T], and subsets of rows by name [N] -> answers right in all, and in each."""
-    right, *subsets = (torch.cat([part[name] for part in parts]) for name in parts[0])
-    whole, names = right.all(1), list(parts[0])[1:]
-    found = {
-        name: proportion(whole[rows]) | {"wrong": int((~whole[rows]).sum())}
-        for name, rows in (("", torch.ones_like(whole)), *zip(names, subsets, strict=True))
-    }
-    return found.pop("") | {"wrong_by_digit": (~right).sum(0).tolist()} | found
+    subsets = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    right = subsets.pop("right")
+    found = _counted(right.all(1)) | {"wrong_by_digit": (~right).sum(0).tolist()}
+    return found | {name: _counted(right[rows].all(1)) for name, rows in subsets.items()}
+
+
+def _counted(right: Tensor) -> dict:
+    return proportion(right) | {"wrong": int((~right).sum())}
 
 
 def extract(batch: Batch, fitted: Batch) -> dict:
