@@ -170,6 +170,14 @@ def test_fitting_columns_are_a_sum_and_any_columns_are_not(batch):
     assert (nines == 9).all()
 
 
+def test_answers_are_counted_in_all_rows_and_in_subsets():
+    part = {"right": torch.tensor([[True, True], [True, False], [True, True]])}
+    part["some"] = torch.tensor([True, True, False])
+    found = counted([part, part])
+    assert (found["n"], found["wrong"], found["wrong_by_digit"]) == (6, 2, [0, 2])
+    assert (found["some"]["n"], found["some"]["wrong"]) == (4, 2)
+
+
 # --- a whole model ----------------------------------------------------------------------------------------------------
 
 
