@@ -297,6 +297,9 @@ def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     sums, reasons = select(context, 20)
     assert len(sums) == len(reasons) == 20 and len({tuple(row) for row in sums.sources.tolist()}) == 20
+    predicted = exhaustive.predict(context.model, sums)[0]
+    for reason, right in zip(reasons, (predicted == sums.targets).all(1).tolist(), strict=True):
+        assert reason != "a wrong answer" or not right
     written = {reason: sums.sources[row].tolist() for row, reason in reversed(list(enumerate(reasons)))}
     assert written["a carry chain through 9s"] == [4, 5, 10, 5, 5]
     sums, reasons = select(context, 2, ["11 + 12 = 23, the model writes 024"])
