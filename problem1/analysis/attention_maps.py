@@ -84,18 +84,23 @@ def page(
 
 def draw_head(head: str, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """One head: the mean pattern by position, and a few sums with their symbols."""
-    shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
+    keys = 2 * num_digits + 1
     figure, lines = page([(len(mean), 1)], page_width(keys), keys, 1 + EXAMPLES_SHOWN, 0.2, 0.5, bottom=0.3)
-    panels = lines[0]
+    draw_mean_and_examples(lines[0], head, mean, examples, num_digits)
+    lines[0][0].set_title("mean, test sums")
+    figure.suptitle(f"{short_name(head)}: where it attends")
+    save(figure, path, caption)
+
+
+def draw_mean_and_examples(panels: list, head: str, mean: list, examples: list[dict], num_digits: int) -> None:
+    """The mean pattern, by position, in the first panel; beside it a few sums, with their symbols."""
     draw_pattern(panels[0], head, mean, *position_labels(num_digits), numbers=True)
-    panels[0].set_title("mean, test sums")
+    shown = examples[:EXAMPLES_SHOWN]
     for axes, example in zip(panels[1:], shown, strict=False):
         draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
         axes.set_title(f"{example['sum']} = {example['prediction']}")
     for axes in panels[1 + len(shown) :]:
-        axes.set_visible(False)
-    figure.suptitle(f"{short_name(head)}: where it attends")
-    save(figure, path, caption)
+        axes.axis("off")
 
 
 def draw_all_heads(
@@ -124,17 +129,12 @@ def draw_all_heads(
 
 def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
     """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
-    shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
+    keys = 2 * num_digits + 1
     rows = [(max(5, len(means[head])), 1) for head in chosen]
     figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.58)
     for line, (head, text) in zip(lines, chosen.items(), strict=True):
-        draw_pattern(line[0], head, means[head], *position_labels(num_digits), numbers=True)
+        draw_mean_and_examples(line, head, means[head], examples, num_digits)
         line[0].set_title(f"{short_name(head)}, mean", fontweight="bold")
-        for axes, example in zip(line[1:], shown, strict=False):
-            draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
-            axes.set_title(f"{example['sum']} = {example['prediction']}")
-        for axes in line[1 + len(shown) :]:
-            axes.axis("off")
         line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.3, transform=line[-1].transAxes)
     figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
     save(figure, path, None, vector=True)
