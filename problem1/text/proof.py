@@ -56,7 +56,7 @@ def run_on(model: PlaceValueTransformer, pairs: Pairs, batch: int = 4096) -> tup
     """Every step of these sums: codes of the local contexts [M], logit margins [M], logits [M, V]."""
     parts = []
     for start in range(0, len(pairs), batch):
-        columns, targets = encode(pairs[start : start + batch], "place_value", "reversed")
+        columns, targets = encode(pairs[start : start + batch])
         logits = model(columns, decoder_inputs(targets))
         steps = targets != PAD
         contexts = codes(local_contexts_in(columns, targets))
@@ -235,7 +235,7 @@ def measure_rounding(
         found, _, logits = run_on(model, pairs)
         index, known = places.find(found)
         measure(f"positions_up_to_{far}", "float32", index, logits[known])
-        columns, targets = encode(pairs[:1], "place_value", "reversed")
+        columns, targets = encode(pairs[:1])
         index, known = places.find(codes(local_contexts_in(columns, targets)).flatten())
         found = bounds["float32"]
         margins = model.generate(columns)[1][0][: len(known)][known]  # in greedy decoding there are margins only
@@ -265,7 +265,7 @@ def measure_locality(model: PlaceValueTransformer, trials: int = 200, digits: in
     """Change every symbol outside the window of one position: no bit of its logits may change. As a check of the
     check, change one symbol inside the window: bits must change, whichever of the six it is."""
     generator = torch.Generator().manual_seed(0)
-    columns, targets = encode(random_pairs(digits, trials, seed=1), "place_value", "reversed")
+    columns, targets = encode(random_pairs(digits, trials, seed=1))
     written = decoder_inputs(targets)
     position = torch.randint(2, digits, (trials,), generator=generator)
     rows, at = torch.arange(trials), torch.arange(columns.shape[1])

@@ -16,7 +16,7 @@ from problem1.text.proof import cover, measure_locality
 
 def met(pairs) -> set[tuple[int, ...]]:
     """Every local context in these sums, from the tensors that the model reads."""
-    columns, targets = encode(pairs, "place_value", "reversed")
+    columns, targets = encode(pairs)
     return set(map(tuple, local_contexts_in(columns, targets)[targets != PAD].tolist()))
 
 
@@ -72,7 +72,7 @@ def test_one_wrong_local_context_is_found(untrained):
     wrong = list(every_local_context((0, 1, 9)))[777]
 
     class AllButOne(PlaceValueTransformer):
-        def forward(self, columns, written, hooks=None):
+        def forward(self, columns, written):
             right = columns.new_full((len(columns), columns.shape[1]), PAD)
             for row, (a, b) in enumerate(zip(*columns.unbind(2), strict=True)):
                 pair = ["".join(str(d) for d in side.tolist() if d < 10)[::-1] for side in (a, b)]
@@ -94,8 +94,8 @@ def test_locality_is_measured_and_a_wider_window_is_caught(untrained, monkeypatc
     assert local["changed_from_outside"] == 0 and local["changed_from_inside_least"] == 20
     remember = PlaceValueTransformer.remember
 
-    def wider(self, columns, hooks=None):
-        keys, values = remember(self, columns, hooks)
+    def wider(self, columns):
+        keys, values = remember(self, columns)
         return keys + 1e-3 * keys.roll(2, dims=1), values
 
     monkeypatch.setattr(PlaceValueTransformer, "remember", wider)
