@@ -164,13 +164,11 @@ def certify(model: PlaceValueTransformer, contexts: Tensor, exp_step: int = 1) -
 def _summary(found: Bound) -> dict:
     """The reserve rounded down and the radius rounded up, to four digits."""
     reserve, radius = float(found.reserve.min()), float(found.radius.max())
-    share = float((found.radius / found.above).max())
     return {
         "holds": reserve > 0,
         "smallest_margin": float(found.margins.min()),
         "smallest_reserve": four_digits(reserve, up=False),
         "largest_radius": four_digits(radius, up=True),
-        "largest_share_of_a_difference": four_digits(share, up=True) if reserve > 0 else None,
     }
 
 

@@ -80,11 +80,12 @@ def test_evaluations_in_other_orders_and_libraries_lie_inside(model, precision):
         index, known = places.find(steps)
         distance = (logits[known].double() - found.logits[index]).abs().amax(1)
         assert (distance <= found.logit_radius[index]).all() and distance.max() > 0
-    weights = {name: weight.astype(float) for name, weight in check_proof.read_weights(MODEL).items()}
-    right = right_symbols(contexts).numpy()
-    above, _ = check_proof.Bounds(weights, UNITS[precision]).model(contexts.numpy(), right)
-    finite = np.isfinite(above)
-    assert (np.abs(above[finite] - found.above.numpy()[finite]) <= found.radius.numpy()[finite]).all()
+    bounds, right = check_proof.Bounds(check_proof.read_weights(MODEL), UNITS[precision]), right_symbols(contexts)
+    for symbol in right.unique():
+        rows, others = right == symbol, torch.arange(found.above.shape[1]) != symbol
+        above, radius = bounds.model(contexts[rows].numpy(), int(symbol))
+        theirs, reach = found.above[rows][:, others].numpy(), found.radius[rows][:, others].numpy()
+        assert (np.abs(above - theirs) <= np.minimum(radius, reach)).all()
 
 
 def test_a_bound_that_leaves_something_out_is_noticed(model, monkeypatch):
@@ -107,7 +108,7 @@ def test_a_bound_that_leaves_something_out_is_noticed(model, monkeypatch):
 
 def test_faults_in_a_certificate_are_refused(few, capsys):
     weights = check_proof.read_weights(MODEL)
-    check_proof.check(few, weights, FEW)
+    proven = check_proof.check(few, weights, FEW)
 
     def refused(words: str, **changes) -> None:
         with pytest.raises(ValueError, match=words):
@@ -116,11 +117,12 @@ def test_faults_in_a_certificate_are_refused(few, capsys):
     def claim(precision: str, **changes) -> dict:
         return few["rounding"] | {precision: few["rounding"][precision] | changes}
 
-    for precision, found in few["rounding"].items():
-        refused("radius", rounding=claim(precision, largest_radius=found["largest_radius"] * 0.998))
-        refused("reserve", rounding=claim(precision, smallest_reserve=found["smallest_reserve"] * 1.002))
-        share = found["largest_share_of_a_difference"] * 0.998
-        refused("share", rounding=claim(precision, largest_share_of_a_difference=share))
+    assert [*proven] == [*UNITS]
+    for precision, (reserve, radius) in proven.items():
+        refused("radius", rounding=claim(precision, largest_radius=radius * 0.999))
+        refused("reserve", rounding=claim(precision, smallest_reserve=reserve * 1.001))
+        own = claim(precision, largest_radius=radius, smallest_reserve=reserve)
+        check_proof.check(few | {"rounding": own}, weights, FEW)
     refused("not proven", rounding=claim("float64", holds=False))
     refused("not proven", rounding=claim("float32", holds=False))
     refused("assumptions", assumptions=few["assumptions"][:-1])
