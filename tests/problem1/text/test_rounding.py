@@ -74,10 +74,10 @@ def test_evaluations_in_other_orders_and_libraries_lie_inside(model, precision):
     expected = every_local_context(FEW)
     contexts = torch.tensor(list(expected))
     found = bound(model, contexts, right_symbols(contexts), UNITS[precision])
-    places, dtype = proof.Places(contexts), torch.float64 if precision == "float64" else torch.float32
+    dtype = torch.float64 if precision == "float64" else torch.float32
     for seed in range(3):
         steps, _, logits = proof.run_on(in_another_order(model, seed).to(dtype), list(expected.values()))
-        index, known = places.find(steps)
+        index, known = proof.find(steps, contexts)
         distance = (logits[known].double() - found.logits[index]).abs().amax(1)
         assert (distance <= found.logit_radius[index]).all() and distance.max() > 0
     bounds, right = check_proof.Bounds(check_proof.read_weights(MODEL), UNITS[precision]), right_symbols(contexts)
