@@ -24,13 +24,11 @@ from lab import device
 from lab.figures import COLOURS, plt, save
 from lab.files import versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
-from lab.statistics import slope
 from problem1.text.calculator import PRECISIONS
 from problem1.text.dataset import PAD, chain_pairs, columns, encode, random_pairs
 from problem1.text.trained import MODEL, load_model
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
-FIT_FROM = 10_000  # below, a batch of keys and values needs more memory than the sums
 
 
 @dataclass(frozen=True)
@@ -103,12 +101,7 @@ def main(settings: Settings) -> None:
     sizes, costs = ([part[index] for part in found] for index in (0, 1))
     about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}
     write_json(settings.output_dir / "scaling.json", {"sizes": sizes} | about)
-    large = [size for size in costs if size["digits"] >= FIT_FROM]
-    exponents = {
-        f"{name}_exponent": slope([(size["digits"], size[name]) for size in large]) for name in ("seconds", "megabytes")
-    }
-    seconds = time.perf_counter() - started
-    write_timing(settings.output_dir, seconds, name="scaling_timing.json", sizes=costs, **exponents)
+    write_timing(settings.output_dir, time.perf_counter() - started, name="scaling_timing.json", sizes=costs)
     draw(costs, settings.sums, settings.output_dir / "scaling.png")
 
 
