@@ -88,6 +88,25 @@ def test_evaluations_in_other_orders_and_libraries_lie_inside(model, precision):
         assert (np.abs(above - theirs) <= np.minimum(radius, reach)).all()
 
 
+@pytest.mark.parametrize("reach", [0.0, 1e-4, 1e-2])
+@pytest.mark.parametrize("precision", [*UNITS])
+@torch.no_grad()
+def test_a_layer_lies_inside_what_check_proof_bounds(model, precision, reach):
+    """Inputs moved by as much as their radius allows: through one product, and through the whole encoder layer."""
+    bounds, generator = check_proof.Bounds(check_proof.read_weights(MODEL), UNITS[precision]), torch.Generator()
+    dtype = torch.float64 if precision == "float64" else torch.float32
+    middle, push = torch.randn(2, 400, 16, generator=generator.manual_seed(0))
+    moved = (middle + push / push.norm(dim=1, keepdim=True) * reach * 0.999).to(dtype)
+    layer, start = copy.deepcopy(model.encoder[0]).to(dtype), (middle.double().numpy(), np.full(400, reach))
+    product = bounds.linear(start, None, "encoder.0.feed_forward.inner"), layer.feed_forward.inner(moved)
+    window, name = np.arange(400).reshape(200, 2).repeat(2, 0), "encoder.0.attention"
+    x = bounds.attention(start, name + "_norm", start, name + "_norm", window, window >= 0, name)
+    whole = bounds.feed_forward(x, "encoder.0."), layer(moved.unflatten(0, (200, 2))).flatten(0, 1)
+    for (expected, radius), computed in (product, whole):
+        distance = np.linalg.norm(computed.double().numpy() - expected, axis=1)
+        assert (distance <= radius).all() and distance.max() > radius.min() / 1000
+
+
 def test_a_bound_that_leaves_something_out_is_noticed(model, monkeypatch):
     """Planted in the prover: a bias is forgotten, rounding is taken for smaller. Then evaluations lie outside."""
     run = partial(proof.run, model, digits=FEW, far=20, exp_step=4096)
