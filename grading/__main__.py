@@ -59,29 +59,29 @@ def main(argv: list[str] | None = None) -> int:
         plain = {name: one.plain() if isinstance(one, Report) else {"error": one} for name, one in reports.items()}
         passed = all(isinstance(one, Report) and one.passed for one in reports.values())
         table = as_csv(reports, problems)
-        write(settings.html, write_text, lambda: overview(reports))
-        write(settings.csv, write_text, lambda: table)
+        page = overview(reports) if settings.html else ""
+        write(settings.csv, write_text, table)
     else:
         try:
             report = grade(folder, problems, required)
         except UserError as reason:
-            result = {"score": 0, "output": str(reason), "visibility": "visible"}
-            write(settings.gradescope, write_json, lambda: result)
+            write(settings.gradescope, write_json, {"score": 0, "output": str(reason), "visibility": "visible"})
             raise
         plain, passed, table = report.plain(), report.passed, report.table() + "\n"
-        write(settings.html, write_text, lambda: feedback(report, grade(ROOT, problems, required=True)))
-        write(settings.gradescope, write_json, report.gradescope)
-    write(settings.json if settings.json != "-" else None, write_json, lambda: plain)
+        page = feedback(report, grade(ROOT, problems, required=True)) if settings.html else ""
+        write(settings.gradescope, write_json, report.gradescope())
+    write(settings.html, write_text, page)
+    write(settings.json if settings.json != "-" else None, write_json, plain)
     sys.stdout.reconfigure(errors="backslashreplace")
     print(json.dumps(plain, indent=2) + "\n" if settings.json == "-" else table, end="", flush=True)
     return 0 if passed else 1
 
 
 def write(file: str | None, writer, content) -> None:
-    """Write what `content` gives, if a file was named."""
+    """Write the content, if a file was named."""
     if file is not None:
         try:
-            writer(Path(file), content())
+            writer(Path(file), content)
         except UserError:
             raise UserError(f"{file!r} cannot be written: name another file.") from None
 

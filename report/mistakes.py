@@ -1,4 +1,4 @@
-"""The mistakes behind published results, each made on purpose in an otherwise sound run.
+"""Mistakes that may be behind published results, each made on purpose in an otherwise sound run.
 
 They live here and nowhere else. contradictions.py sets what they give beside what was published.
 """
@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lab.files import UserError
 from lab.hooks import HeadHooks, zero
 from lab.training import Recipe, Task, evaluate, train
 from problem1 import trained as addition
-from problem1.analysis.interventions import InterventionRunner
 from problem1.attention import MultiHeadAttention
 from problem1.dataset import Sums, sampling_weights, score, swap_columns
 from problem2 import trained as sorting
@@ -76,14 +74,16 @@ def greedy(model: nn.Module, test: Sums, start: int) -> float:
 
 
 @torch.no_grad()
-def greedy_without_each_head(model: nn.Module, test: Sums, start: int) -> dict[str, float]:
-    """The same score with each head zeroed. Teacher-forced, which is equal: right rows read right prefixes only."""
-    scores = {}
+def greedy_without_encoder_heads(model: nn.Module, test: Sums, start: int) -> list[float]:
+    """The same score with each encoder head zeroed, the lowest first. Teacher-forced, which is equal: right rows read
+    right prefixes only."""
+    scores = []
     for head in model.head_names():
-        hooks = HeadHooks({head: zero}, record=False)
-        logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
-        scores[head] = _mean((logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start))
-    return scores
+        if head.startswith("encoder."):
+            hooks = HeadHooks({head: zero}, record=False)
+            logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
+            scores.append(_mean((logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start)))
+    return sorted(scores)
 
 
 def given_first_task(rows: dict[str, Sums], ignored: int | None, hard_weight: float) -> Task:
@@ -98,14 +98,11 @@ def train_given_first(config: dict, ignored: int | None, rows: dict[str, Sums], 
     model, task = addition.build(config), given_first_task(rows, ignored, config["hard_weight"])
     names = ("epochs", "batch_size", "lr", "weight_decay")
     log = train(model, task, Recipe(**{name: config[name] for name in names}), config, folder, config["seed"])
-    without = greedy_without_each_head(model, rows["test"], 1)
-    encoder = [share for head, share in without.items() if head.startswith("encoder.")]
     return {
         "teacher_forced": log["test_acc"],
         "greedy_from_0": greedy(model, rows["test"], 0),
         "greedy_from_1": greedy(model, rows["test"], 1),
-        "greedy_from_1_without_head": without,
-        "greedy_from_1_without_worst_encoder_heads": sorted(encoder)[:3],
+        "greedy_from_1_without_worst_encoder_heads": greedy_without_encoder_heads(model, rows["test"], 1)[:3],
     }
 
 
@@ -143,27 +140,8 @@ def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
     }
 
 
-def heads_by_seed(seeds_dir: Path, test: Sums) -> dict:
-    """Which head matters most, and how many can go alone, in models that differ in nothing but the seed."""
-    found = {}
-    for path in sorted(seeds_dir.glob("seed*/best_model.pth")):
-        model, _ = addition.load_model(path)
-        runner = InterventionRunner(model, test)
-        baseline = _mean(runner.evaluate()[0].all(1))
-        drops = {head: baseline - _mean(runner.evaluate({head: zero})[0].all(1)) for head in model.head_names()}
-        worst = max(drops, key=drops.get)
-        found[path.parent.name] = {
-            "most_important": worst,
-            "largest_drop": drops[worst],
-            "prunable_alone": sum(drop < SMALL for drop in drops.values()) / len(drops),
-            "drops": drops,
-        }
-    if not found:
-        raise UserError(f"{seeds_dir} holds no models of other seeds: run `make seeds` first.")
-    return found
-
-
 # --- problem 2: never learns --------------------------------------------------------------------------------------
+# Each changes one thing in the sound recipe.
 
 
 class PostNormLayer(EncoderLayer):
@@ -175,11 +153,21 @@ class PostNormLayer(EncoderLayer):
 
 
 def post_norm(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Normalise after each sublayer, and train with no warm-up."""
+    """Normalise after each sublayer."""
     for layer in model.layers:
         layer.__class__ = PostNormLayer
     model.norm = nn.Identity()  # the last layer has normalised already
+    return recipe
+
+
+def no_warm_up(model: nn.Module, recipe: Recipe) -> Recipe:
+    """Begin with the highest learning rate."""
     return replace(recipe, warmup_steps=0)
+
+
+def low_learning_rate(model: nn.Module, recipe: Recipe) -> Recipe:
+    """A third of ours, and the one that most people use."""
+    return replace(recipe, lr=1e-3)
 
 
 def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
@@ -188,17 +176,19 @@ def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
     return recipe
 
 
-def loud_values(model: nn.Module, recipe: Recipe) -> Recipe:
-    """The embedding as nn.Embedding makes it, entries of size 1, and still multiplied by √d_model as in the original
-    paper: values are then unordered too, and √d_model times as large as positions, which drown in them."""
-    nn.init.normal_(model.embedding.weight)
+def large_values(model: nn.Module, recipe: Recipe) -> Recipe:
+    """Entries as large as nn.Embedding makes them, and still multiplied by √d_model as in the original paper: values
+    are then √d_model times as large as positions. Their order stays."""
+    model.embedding.weight.data *= model.embedding.embedding_dim**0.5
     return recipe
 
 
 MISTAKES_IN_SORTING = {
-    "post_norm_without_warm_up": post_norm,
+    "values_drown_positions": large_values,
     "values_unordered": unordered_values,
-    "values_drown_positions": loud_values,
+    "low_learning_rate": low_learning_rate,
+    "post_norm": post_norm,
+    "no_warm_up": no_warm_up,
 }
 
 

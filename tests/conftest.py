@@ -17,13 +17,15 @@ settings.load_profile("suite")
 
 @pytest.fixture
 def script(tmp_path):
-    """Run one of the repository's scripts as a user would: script("problem1/train.py", "--epochs", 1)."""
+    """Run one of the repository's scripts as a user would: script("problem1/train.py", "--epochs", 1), or a package:
+    script("-m", "grading")."""
 
     def run(path: str, *arguments, cwd: Path = tmp_path, env: dict | None = None) -> subprocess.CompletedProcess:
+        start, more = ("-m", {"PYTHONPATH": str(ROOT)}) if path == "-m" else (str(ROOT / path), {})
         return subprocess.run(
-            [sys.executable, str(ROOT / path), *map(str, arguments)],
+            [sys.executable, start, *map(str, arguments)],
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env=os.environ | more | (env or {}),
             capture_output=True,
             text=True,
             timeout=240,

@@ -1,5 +1,7 @@
 """The committed models of problem 1 give the committed numbers, and no committed result holds what is volatile."""
 
+import re
+
 import pytest
 import torch
 
@@ -66,19 +68,7 @@ def test_the_text_model_is_proven_again():
 
 
 def test_no_committed_result_holds_what_differs_from_run_to_run():
+    volatile = re.compile(r'"(seconds|threads|machine|date|python|device|code)":|' + re.escape(str(ROOT)))
     for path in [*ADDITION.rglob("*.json"), *SORTING.rglob("*.json")]:
-        if path.name.endswith("timing.json") or "previous" in path.parts:
-            continue
-        names = set(keys(read_json(path, "")))
-        assert not names & {"seconds", "threads", "machine", "date", "python", "device", "code"}, path
-        assert str(ROOT) not in path.read_text(), path
-
-
-def keys(value):
-    """Every key in a JSON value, at any depth."""
-    if isinstance(value, dict):
-        yield from value
-        value = value.values()
-    if isinstance(value, list) or not isinstance(value, (str, int, float, type(None))):
-        for item in value:
-            yield from keys(item)
+        if not path.name.endswith("timing.json") and "previous" not in path.parts:
+            assert not volatile.search(path.read_text()), path

@@ -21,19 +21,15 @@ def would_run(folder, target: str) -> str:
 def made(tmp_path):
     """A copy in which everything has been made: data first, then trainings, then analyses."""
     ignored = shutil.ignore_patterns(".git", ".venv", "data", "seeds", "previous", "__pycache__", "tests", "*.log")
-    shutil.copytree(ROOT, tmp_path / "clone", ignore=ignored)
-    clone = tmp_path / "clone"
-    for order, pattern in enumerate((".venv/ready", "problem?/data/test.json", "**/training_log.json", "**/*.json")):
-        if "*" not in pattern and "?" not in pattern:
-            (clone / pattern).parent.mkdir(parents=True)
-            (clone / pattern).touch()
-        for problem in ("problem1", "problem2") if "?" in pattern else ():
-            (clone / problem / "data").mkdir()
-            (clone / problem / "data/test.json").touch()
-        for path in clone.glob(pattern):
-            if order < 3 or not (path.name == "training_log.json" or "data" in path.parts):
-                os.utime(path, (10**9 + order, 10**9 + order))
-    os.utime(clone / "problem1/results/carry/summary.txt", (10**9 + 4, 10**9 + 4))
+    clone = shutil.copytree(ROOT, tmp_path / "clone", ignore=ignored)
+    data = [clone / problem / "data/test.json" for problem in ("problem1", "problem2")]
+    results = [path for path in clone.glob("problem*/results/**/*") if path.is_file()]
+    logs = [path for path in results if path.name == "training_log.json"]
+    for time, paths in enumerate([[clone / ".venv/ready"], data, logs, {*results} - {*logs}], 10**9):
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            os.utime(path, (time, time))
     return clone
 
 

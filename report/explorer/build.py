@@ -42,6 +42,7 @@ PARTS = ("ui", "add", "carry", "length", "sorted", "main")  # scripts after the 
 MOST_BYTES = 3_000_000
 ROWS = 1000  # of the test rows, on which the page measures accuracy with heads off
 LENGTHS = generate_data.COURSE_LENGTHS
+IN_PAGE = [*(f"course/{scheme}" for scheme in SCHEMES), "strict/window"]  # of the strict protocol only one is committed
 FIGURES = {  # for readers whose browser runs no scripts
     "problem1/results/head_analysis/head_importance.png": "Which heads matter: accuracy with one head switched off",
     "problem1/results/carry/patching_heads.png": "Which heads bring the carry: activation patching",
@@ -86,17 +87,14 @@ def rounded(weights: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
 
 
 def addition_model(folder: Path) -> tuple[dict, torch.nn.Module]:
-    path = folder / "best_model.pth"
-    content = checkpoint.load(path, addition_trained.KIND)
-    model = addition_trained.load_model(path)[0]
-    return {"kind": "addition", "settings": content["settings"], "tensors": exact(content["model"])}, model
+    model, settings = addition_trained.load_model(folder / "best_model.pth")
+    return {"kind": "addition", "settings": settings, "tensors": exact(model.state_dict())}, model
 
 
 def text_model(folder: Path) -> dict:
     path = folder / "text/best_model.pth"
-    content = checkpoint.load(path, text_trained.KIND)
-    checkpoint.rebuild(text_trained.build, content, path)
-    return {"kind": "text", "settings": content["settings"], "tensors": exact(content["model"])}
+    model, settings = text_trained.load_model(path)
+    return {"kind": "text", "settings": settings, "tensors": exact(model.state_dict())}
 
 
 def sorting_model(path: Path) -> tuple[dict, torch.nn.Module]:
@@ -125,40 +123,34 @@ def bucket_starts() -> list[int]:
 # --- results -----------------------------------------------------------------------------------------------------
 
 
-def needed(path: Path) -> dict:
+def results(path: Path) -> dict:
     return read_json(path, "run `make`.")
 
 
 def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
     """What the panels Add and Carry say, and the rows that the page measures accuracy on."""
-    verification = needed(folder / "verification.json")
-    ablation = needed(folder / "head_analysis/ablation_results.json")
-    greedy = needed(folder / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
-    program = folder / "carry/program.json"
+    verification = results(folder / "verification.json")
+    ablation = results(folder / "head_analysis/ablation_results.json")
+    greedy = results(folder / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
     rows = addition.load_or_generate()["test"]
-    if rows.num_digits != needed_digits(model):
+    if 2 * rows.num_digits + 2 != len(model.position.table):
         raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
     a, b = (sum(column * 10**power for power, column in enumerate(x.T.flip(0))) for x in rows.operands())
     outputs = InterventionRunner(model, rows).recorded.outputs
-    means = exact({head: outputs[head].mean(0) for head in model.head_names()})
     return {
         "verification": {key: verification[key] for key in ("pairs", "errors", "exhaustive", "smallest_margin")},
         "rows": torch.stack([a, b], 1)[:ROWS].tolist(),
         "classes": carry_classes(rows)[:ROWS].tolist(),
         "class_names": CARRY_CLASSES,
-        "means": means,
+        "means": exact({head: outputs[head].mean(0) for head in model.head_names()}),
         "ablation": {
             head: {kind: ablation["heads"][head][kind]["accuracy"] for kind in ("zero", "mean")}
             for head in model.head_names()
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
-        "program": read_json(program, "")["lines"] if program.is_file() else [],
-        "groups": [carry_group(group) for group in needed(folder / "carry/patching.json")["groups"] if group["pairs"]],
+        "program": results(folder / "carry/program.json")["lines"],
+        "groups": [carry_group(group) for group in results(folder / "carry/patching.json")["groups"] if group["pairs"]],
     }
-
-
-def needed_digits(model: torch.nn.Module) -> int:
-    return len(model.position.table) // 2 - 1
 
 
 def carry_group(group: dict) -> dict:
@@ -177,9 +169,8 @@ def carry_group(group: dict) -> dict:
 
 def facts_of_engine(packed: dict) -> dict | None:
     """What every_sum.py found, if it was for these weights"""
-    path = HERE / "every_sum.json"
-    found = needed(path) if path.is_file() else {}
-    return found if found.get("weights") == weights_digest(packed["tensors"]) else None
+    found = read_json(HERE / "every_sum.json", "run `python report/explorer/every_sum.py`.")
+    return found if found["weights"] == weights_digest(packed["tensors"]) else None
 
 
 def weights_digest(tensors: dict) -> str:
@@ -188,9 +179,9 @@ def weights_digest(tensors: dict) -> str:
 
 
 def facts_of_text(folder: Path) -> dict:
-    proof = needed(folder / "text/proof.json")
+    proof = results(folder / "text/proof.json")
     names = ("proven", "local_contexts", "failures", "smallest_margin", "fingerprint", "rounding")
-    return {name: proof.get(name) for name in names}
+    return {name: proof[name] for name in names}
 
 
 def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
@@ -200,7 +191,7 @@ def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module
         for scheme in SCHEMES:
             path = within / scheme / "measured.json"
             if path.is_file():
-                sets = needed(path)["sets"]
+                sets = results(path)["sets"]
                 committed[f"{protocol}/{scheme}"] = {name: entry["accuracy"] for name, entry in sets.items()}
     test = sorting.load_or_generate()["test"]
     rows = {"test": test} | {
@@ -242,10 +233,8 @@ def source(name: str) -> str:
 
 def page(settings: Settings) -> str:
     digits, model = addition_model(settings.results1)
-    paths = {f"course/{scheme}": settings.results2 / scheme / "best_model.pth" for scheme in SCHEMES}
-    paths |= {f"strict/{scheme}": settings.results2 / f"strict/{scheme}/best_model.pth" for scheme in SCHEMES}
-    # Of the strict protocol's models only some are committed; others that a study left here stay out.
-    classifiers = {name: sorting_model(path) for name, path in paths.items() if name in IN_PAGE and path.is_file()}
+    paths = {name: settings.results2 / name.removeprefix("course/") / "best_model.pth" for name in IN_PAGE}
+    classifiers = {name: sorting_model(path) for name, path in paths.items()}
     models = {"addition": digits, "text": text_model(settings.results1)}
     models |= {name: text for name, (text, _) in classifiers.items()}
     facts = {
@@ -267,9 +256,6 @@ def page(settings: Settings) -> str:
         ),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], source("page.html"))
-
-
-IN_PAGE = {f"course/{scheme}" for scheme in SCHEMES} | {"strict/window"}
 
 
 def main(settings: Settings) -> None:

@@ -14,17 +14,21 @@ from lab.files import UserError, write_bytes
 from lab.settings import run
 
 PAGE, PICTURE = ROOT / "report/explorer.html", ROOT / "report/explorer.png"
+CHROMIUM = shutil.which("chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
+def launch(engine):
+    return engine.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+
+
 def main() -> None:
-    chromium = shutil.which("chromium")
-    if chromium is None:
+    if CHROMIUM is None:
         raise UserError("chromium is not installed: apt-get install chromium.")
     from playwright.sync_api import expect, sync_playwright
 
     with sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = launch(engine)
         page = browser.new_context(offline=True, viewport={"width": 1180, "height": 1000}).new_page()
         page.goto(f"file://{PAGE}#hold=t0")
         expect(page.locator("#add .accuracy thead th").last).to_have_text("now", timeout=60_000)

@@ -1,9 +1,11 @@
 """The page's engine gives the numbers of the torch models in double: every logit, pattern and intervention."""
 
+import base64
 import hashlib
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -27,14 +29,6 @@ RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
 operands = st.integers(100, 999)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def double():
-    """Models in double precision, with position codes in double too."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
 @pytest.fixture(scope="module")
 def javascript():
     context = mini_racer.MiniRacer()
@@ -53,43 +47,32 @@ def javascript():
     context.close()
 
 
-def torch_model(build_model, packed: dict, content: dict) -> torch.nn.Module:
-    model = build_model(packed["settings"]).double()
-    model.load_state_dict(content)
-    return model.eval()
+def decoded(tensor: dict) -> torch.Tensor:
+    """One tensor of the page, decoded by other means than the engine's."""
 
+    def numbers(key, dtype):
+        return torch.from_numpy(np.frombuffer(base64.b64decode(tensor[key]), dtype).copy()).double()
 
-def values_of(packed: dict) -> dict[str, torch.Tensor]:
-    """The weights that a page holds, decoded by other means than the engine's."""
-    import base64
-
-    import numpy as np
-
-    def decode(text, dtype):
-        return torch.from_numpy(np.frombuffer(base64.b64decode(text), dtype).copy()).double()
-
-    return {
-        name: decode(t["f32"], "<f4").reshape(t["shape"])
-        if "f32" in t
-        else decode(t["i8"], "i1").reshape(t["shape"]) * decode(t["scale"], "<f4")[:, None]
-        for name, t in packed["tensors"].items()
-    }
+    if "f32" in tensor:
+        return numbers("f32", "<f4").reshape(tensor["shape"])
+    return numbers("i8", "i1").reshape(tensor["shape"]) * numbers("scale", "<f4")[:, None]
 
 
 @pytest.fixture(scope="module")
-def digits(javascript):
-    torch.set_default_dtype(torch.float32)
-    packed = build.addition_model(RESULTS1)[0]
+def models(javascript):
+    """Every model of the page in torch, with the page's weights; in double precision, position codes too."""
+    packed = {"digits": build.addition_model(RESULTS1)[0], "text": build.text_model(RESULTS1)}
+    for name in build.IN_PAGE:
+        packed[name] = build.sorting_model(RESULTS2 / name.removeprefix("course/") / "best_model.pth")[0]
+    rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": sorting_trained.build}
     torch.set_default_dtype(torch.float64)
-    javascript.add("digits", packed)
-    return torch_model(addition_trained.build, packed, values_of(packed))
-
-
-@pytest.fixture(scope="module")
-def text(javascript):
-    packed = build.text_model(RESULTS1)
-    javascript.add("text", packed)
-    return torch_model(text_trained.build, packed, values_of(packed))
+    found = {}
+    for name, content in packed.items():
+        javascript.add(name, content)
+        found[name] = rebuild[content["kind"]](content["settings"]).eval()
+        found[name].load_state_dict({key: decoded(tensor) for key, tensor in content["tensors"].items()})
+    yield found
+    torch.set_default_dtype(torch.float32)
 
 
 def close(found, expected: torch.Tensor) -> None:
@@ -127,12 +110,12 @@ return {logits: Array.from(logits.subarray(0, t.targets.length * m.digits.vocabu
 
 @settings(max_examples=10)
 @given(st.lists(st.tuples(operands, operands), min_size=1, max_size=3))
-def test_addition_every_logit_pattern_and_output(javascript, digits, pairs):
+def test_addition_every_logit_pattern_and_output(javascript, models, pairs):
     sums, hooks = sums_of(pairs, 3), HeadHooks()
-    expected = digits(sums.sources, decoder_inputs(sums.targets), hooks=hooks)
+    expected = models["digits"](sums.sources, decoder_inputs(sums.targets), hooks=hooks)
     found = javascript(RUN, {"pairs": pairs, "interventions": {}})
     close(found["logits"], expected)
-    assert found["heads"] == digits.head_names()
+    assert found["heads"] == models["digits"].head_names()
     for head in found["heads"]:
         close(found["patterns"][head], hooks.pattern(head))
         close(found["outputs"][head], hooks.output(head))
@@ -140,10 +123,10 @@ def test_addition_every_logit_pattern_and_output(javascript, digits, pairs):
 
 @settings(max_examples=20)
 @given(st.data())
-def test_addition_under_interventions(javascript, digits, data):
+def test_addition_under_interventions(javascript, models, data):
     """Zero, the same numbers for all sums (mean ablation), and another run's outputs at some positions (patching)."""
     pairs = data.draw(st.lists(st.tuples(operands, operands), min_size=2, max_size=2))
-    heads = data.draw(st.lists(st.sampled_from(digits.head_names()), min_size=1, max_size=6, unique=True))
+    heads = data.draw(st.lists(st.sampled_from(models["digits"].head_names()), min_size=1, max_size=6, unique=True))
     ours, theirs = {}, {}
     for head in heads:
         length = 7 if head.startswith("encoder") else 4
@@ -155,19 +138,19 @@ def test_addition_under_interventions(javascript, digits, data):
         theirs[head] = {"value": None if kind == "zero" else value.flatten().tolist()}
         theirs[head]["positions"] = positions if kind == "patch" else None
     sums = sums_of(pairs, 3)
-    expected = digits(sums.sources, decoder_inputs(sums.targets), hooks=HeadHooks(ours))
+    expected = models["digits"](sums.sources, decoder_inputs(sums.targets), hooks=HeadHooks(ours))
     close(javascript(RUN, {"pairs": pairs, "interventions": theirs})["logits"], expected)
 
 
 @settings(max_examples=10)
 @given(operands, operands, st.sets(st.integers(0, 23)))
-def test_greedy_answers_with_heads_off(javascript, digits, a, b, off):
+def test_greedy_answers_with_heads_off(javascript, models, a, b, off):
     """Decoding one digit at a time, whatever the model writes."""
-    heads = [digits.head_names()[number] for number in off]
+    heads = [models["digits"].head_names()[number] for number in off]
     sums, written = sums_of([(a, b)], 3), [11]
     for _ in range(4):
         hooks = HeadHooks({head: zero for head in heads})
-        written.append(int(digits(sums.sources, torch.tensor([written]), hooks=hooks)[0, -1].argmax()))
+        written.append(int(models["digits"](sums.sources, torch.tensor([written]), hooks=hooks)[0, -1].argmax()))
     found = javascript(
         """const t = m.digits.tokens([input.pair]);
         const off = Object.fromEntries(input.heads.map((head) => [head, {value: null}]));
@@ -181,9 +164,9 @@ numbers = st.integers(0, 10**12).map(str)
 
 
 @given(numbers, numbers)
-def test_text_every_step(javascript, text, a, b):
+def test_text_every_step(javascript, models, a, b):
     columns, targets = encode_text([(a, b)])
-    expected = text(columns, text_inputs(targets))[0]
+    expected = models["text"](columns, text_inputs(targets))[0]
     steps = javascript(
         "return m.text.add(...input).map((s) => ({...s, logits: list(m.text.contextLogits(...s.context))}))", [a, b]
     )
@@ -202,24 +185,12 @@ def test_text_local_contexts_are_those_of_the_proof(javascript):
     assert sorted(found) == sorted(expected) and len(found) == len(set(found))
 
 
-@pytest.fixture(scope="module")
-def sorters(javascript):
-    models = {}
-    for name in sorted(build.IN_PAGE):
-        path = RESULTS2 / name.removeprefix("course/") / "best_model.pth"
-        torch.set_default_dtype(torch.float32)
-        packed, _ = build.sorting_model(path)
-        torch.set_default_dtype(torch.float64)
-        javascript.add(name, packed)
-        models[name] = torch_model(sorting_trained.build, packed, values_of(packed))
-    return models
-
-
 @settings(max_examples=6)
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=40), st.booleans())
-def test_sorting_every_scheme(javascript, sorters, sequence, in_order):
+def test_sorting_every_scheme(javascript, models, sequence, in_order):
     sequence = sorted(sequence) if in_order else sequence
-    for name, model in sorters.items():
+    for name in build.IN_PAGE:
+        model = models[name]
         tokens, hooks = torch.tensor([sequence]), HeadHooks()
         votes = model.votes(tokens, hooks=hooks)[0]
         found = javascript(
@@ -236,9 +207,10 @@ def test_sorting_every_scheme(javascript, sorters, sequence, in_order):
 
 
 @pytest.mark.parametrize("length", [300, 600])
-def test_sorting_long_sequences(javascript, sorters, length):
+def test_sorting_long_sequences(javascript, models, length):
     """Beyond tables, buckets and the span of random positions."""
     sequence = torch.randint(100, (length,), generator=torch.Generator().manual_seed(length)).sort().values.tolist()
-    for name, model in sorters.items():
+    for name in build.IN_PAGE:
+        model = models[name]
         found = javascript("return m[input.name].run(input.tokens).logits", {"name": name, "tokens": sequence})
         close(found, model(torch.tensor([sequence]))[0])

@@ -2,24 +2,21 @@
 
 import json
 import re
-import shutil
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from lab.files import read_json
-from lab.hooks import zero
+from lab.hooks import short_name, zero
 from problem1.analysis.context import sums_of
 from problem1.analysis.interventions import InterventionRunner
 from problem1.trained import load_model
-from report.explorer import build
+from report.explorer import build, screenshot
 from tests.conftest import ROOT
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+pytestmark = pytest.mark.skipif(screenshot.CHROMIUM is None, reason="chromium is not installed")
 playwright.expect.set_options(timeout=20_000)
 ADDITION = ROOT / "problem1/results"
 
@@ -42,14 +39,15 @@ def facts(page_file):
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as engine:
-        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = screenshot.launch(engine)
         yield chromium
         chromium.close()
 
 
 @pytest.fixture
 def visit(browser, page_file):
-    """visit("#a=1"): the page, opened as a file without a network. At the end nothing may have gone wrong in it."""
+    """visit("#a=1"): the page, opened as a file without a network. At the end nothing may have gone wrong in it; a
+    request to any other place would have, and stands in the console."""
     opened, wrong = [], []
 
     def open_page(address: str = "", width: int = 1180, file=page_file, **options):
@@ -58,13 +56,9 @@ def visit(browser, page_file):
         page.set_default_timeout(20_000)
         page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda request: wrong.append(request.url) if foreign(request.url) else None)
         page.goto(f"file://{file}{address}")
         opened.append(context)
         return page
-
-    def foreign(url: str) -> bool:
-        return not url.startswith(("blob:", f"file://{page_file.parent}"))
 
     yield open_page
     for context in opened:
@@ -78,17 +72,6 @@ def text(page, selector: str) -> str:
 
 def shows(page, selector: str, words: str) -> None:
     playwright.expect(page.locator(selector)).to_contain_text(words)
-
-
-def short_name(head: str) -> str:
-    """'decoder.1.cross.head3' -> 'D1.cross.3', as the page and the report write heads"""
-    side, layer, module, number = head.replace("head", "").split(".")
-    return f"E{layer}.{number}" if side == "encoder" else f"D{layer}.{module}.{number}"
-
-
-def head(page, name: str):
-    """The button of a head in the panel Add"""
-    return page.get_by_role("button", name=re.compile(f"^{re.escape(name)}:"))
 
 
 def accuracy(page) -> float:
@@ -130,19 +113,20 @@ def test_add_a_head_off(visit, facts):
     page.get_by_label("second number", exact=True).fill("555")
     shows(page, "#add", "Right.")
     assert "445" in page.url and accuracy(page) == 1.0
-    head(page, name).click()
+    head = page.get_by_role("button", name=re.compile(f"^{re.escape(name)}:"))
+    head.click()
     shows(page, "#add", "1 of 24 heads switched off")
     sums = sums_of([tuple(row) for row in facts["addition"]["rows"]], 3)
     runner = InterventionRunner(load_model(ADDITION / "best_model.pth")[0], sums)
     assert accuracy(page) == pytest.approx(runner.evaluate({worst: zero})[0].all(1).double().mean().item(), abs=6e-4)
-    head(page, name).click()
-    assert head(page, name).inner_text().endswith("mean")
+    head.click()
+    assert head.inner_text().endswith("mean")
     page.get_by_role("button", name="All heads on").click()
     assert accuracy(page) == 1.0 and "off=" not in page.url
 
 
-def test_add_where_a_digit_looks(visit):
-    page = visit()
+def test_add_where_a_digit_looks_and_greedy_pruning(visit):
+    page = visit(reduced_motion="reduce")
     page.locator("#add .tokens button").last.hover()
     assert page.locator("#add svg .pick").count() > 10
     page.locator("#add .tokens button").last.click()
@@ -150,10 +134,6 @@ def test_add_where_a_digit_looks(visit):
     assert "hold=t3" in page.url
     page.locator('#add svg rect[data-token="s2"]').first.click()
     assert "hold=s2" in page.url
-
-
-def test_add_prune_greedily(visit):
-    page = visit(reduced_motion="reduce")
     page.get_by_role("button", name="Play").click()
     shows(page, "#add", "heads switched off")
     assert accuracy(page) < 1
@@ -197,12 +177,11 @@ def test_length_and_proof(visit):
     page.get_by_role("button", name="a carry through 1,000 digits").click()
     shows(page, "#length", "Right: 1,001 digits")
     page.get_by_role("button", name="Prove it here").click()
-    shows(page, "#length .proof", "Proven on this machine" if proof["failures"] == 0 else "Not proven")
+    shows(page, "#length .proof", "Proven on this machine")
     found = text(page, "#length .proof")
     assert f"{proof['local_contexts']:,} of {proof['local_contexts']:,}" in found
     assert float(re.search(r"thinnest margin\s+(\S+)", found)[1]) == pytest.approx(proof["smallest_margin"], abs=1e-3)
-    if "fingerprint" in proof:
-        assert found.count(proof["fingerprint"]["sha256"]) == 2 and "The same." in found
+    assert found.count(proof["fingerprint"]["sha256"]) == 2 and "The same." in found
 
 
 def test_sorted_edit_and_protocols(visit):
@@ -320,9 +299,6 @@ def test_a_broken_address_gets_a_sentence(visit):
     shows(page, "#add", "Right.")
 
 
-STATE = "#a=120&b=345&off=encoder.1.self.head1:z,decoder.0.cross.head2:m&pair=540,618,590,618&values=3,2,1"
-
-
 def shows_the_state(page):
     assert page.get_by_label("first number", exact=True).input_value() == "120"
     shows(page, "#add", "2 of 24 heads switched off")
@@ -331,13 +307,12 @@ def shows_the_state(page):
 
 
 def test_a_link_and_a_saved_copy_open_where_it_was(visit, page_file):
-    page = visit(STATE)
+    page = visit("#a=120&b=345&off=encoder.1.self.head1:z,decoder.0.cross.head2:m&pair=540,618,590,618&values=3,2,1")
     shows_the_state(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="Save this page as it is").click()
     download.value.save_as(page_file.parent / "copy.html")
-    copy = visit(file=page_file.parent / "copy.html")
-    shows_the_state(copy)
+    shows_the_state(visit(file=page_file.parent / "copy.html"))
 
 
 def test_exports_are_whole_files(visit, tmp_path):
@@ -356,8 +331,7 @@ def test_exports_are_whole_files(visit, tmp_path):
         if download.value.suggested_filename.endswith(".svg"):
             assert "var(" not in content and len(list(ElementTree.fromstring(content).iter())) > 10
         else:
-            lines = content.splitlines()
-            assert len(lines) > 3 and len({line.count(",") for line in lines}) >= 1, content[:200]
+            assert len(content.splitlines()) > 3 and "," in content
 
 
 # --- legible for everybody ---------------------------------------------------------------------------------------
@@ -370,21 +344,4 @@ def test_accessible_and_no_wider_than_the_screen(visit, colours, width):
     accuracy(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     found = axe.Axe().run(page).response["violations"]
-    serious = [
-        f"{item['id']}: {item['nodes'][0]['html']}" for item in found if item["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
-
-
-def test_the_committed_page_is_that_of_the_committed_results(page_file, facts):
-    """All but the accuracy of the rounded models, which takes long to measure."""
-    committed = ROOT / "report/explorer.html"
-
-    def parts(path):
-        found = re.search(r'(.*<script id="facts"[^>]*>)(.*?)(</script>.*)', path.read_text(), re.S).groups()
-        content = json.loads(found[1])
-        content["sorting"].pop("rounded")
-        return found[0], content, found[2]
-
-    assert parts(committed) == parts(page_file)
-    assert committed.stat().st_size <= build.MOST_BYTES
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []

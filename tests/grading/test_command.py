@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,19 +18,13 @@ from tests.grading.submissions import EXPECTED, PROBLEM1, PROBLEM2, ROOT
 from tests.grading.with_issues import baseline
 
 
-def command(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", *([] if arguments[0] == "grading.autograder" else ["grading"]), *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+@pytest.fixture
+def command(script):
+    return partial(script, "-m", "grading")
 
 
-def test_all_is_well(sound, tmp_path):
-    result = command(sound, "--json", tmp_path / "out.json", cwd=tmp_path)
+def test_all_is_well(command, sound, tmp_path):
+    result = command(sound, "--json", tmp_path / "out.json")
     assert result.returncode == 0 and result.stderr == ""
     assert "Total 100 of 100: all sound." in result.stdout and "Known issues" not in result.stdout
     report = json.loads((tmp_path / "out.json").read_text())
@@ -38,9 +33,9 @@ def test_all_is_well(sound, tmp_path):
     assert sum(item["score"] for item in report["items"]) == 100
 
 
-def test_something_falls_short(folder):
+def test_something_falls_short(command, folder):
     (folder / PROBLEM1 / "training_curves.png").unlink()
-    result = command(folder, "--json", "-", PYTHONIOENCODING="ascii")
+    result = command(folder, "--json", "-", env={"PYTHONIOENCODING": "ascii"})
     assert result.returncode == 1
     report = json.loads(result.stdout)
     assert not report["passed"] and report["score"] == 97
@@ -64,10 +59,8 @@ def test_something_falls_short(folder):
         ),
     ],
 )
-def test_wrong_use(arguments, words, tmp_path):
-    result = command(*arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert words in result.stderr and "Traceback" not in result.stderr
+def test_wrong_use(refused, arguments, words):
+    refused("-m", "grading", *arguments, words=[words])
 
 
 def test_nobody_reads_to_the_end(sound):
@@ -78,7 +71,7 @@ def test_nobody_reads_to_the_end(sound):
 
 # --- Gradescope -----------------------------------------------------------------------------------------------------
 
-# The documented schema of results.json: what may stand there, and of which kind.
+# The documented schema of results.json: what may stand there, and of which kind. A set holds the values there are.
 VISIBILITY, FORMAT = {"hidden", "after_due_date", "after_published", "visible"}, {"text", "html", "simple_format", "md"}
 RESULT = {"score": float, "execution_time": float, "output": str, "output_format": FORMAT, "test_output_format": FORMAT}
 RESULT |= {"test_name_format": FORMAT, "visibility": VISIBILITY, "stdout_visibility": VISIBILITY, "extra_data": dict}
@@ -98,7 +91,7 @@ def conforms(value, schema) -> bool:
     )
 
 
-def test_gradescope(folder, tmp_path):
+def test_gradescope(command, folder, tmp_path):
     (folder / PROBLEM1 / "best_model.pth").write_bytes(b"malformed")
     baseline(0.412)(folder)
     result = command(folder, "--gradescope", tmp_path / "results.json")
@@ -118,9 +111,9 @@ def test_gradescope(folder, tmp_path):
     assert tests["problem1/ablation"]["tags"] == ["problem1", "two-baselines", "first-digit-given"]
 
 
-def test_the_autograder_grades_an_upload_and_runs_nothing_of_it(folder, tmp_path):
+def test_the_autograder_grades_an_upload_and_runs_nothing_of_it(script, folder, tmp_path):
     """As on Gradescope: the zip in source/, the upload in submission/; a second submission inside costs all points."""
-    assert command("grading.autograder", tmp_path / "autograder.zip").returncode == 0
+    assert script("-m", "grading.autograder", tmp_path / "autograder.zip").returncode == 0
     zipfile.ZipFile(tmp_path / "autograder.zip").extractall(tmp_path / "source")
     for name in ("grading.py", "sitecustomize.py", "torch.py"):
         (folder / name).write_text(f"open({str(tmp_path / 'trap')!r}, 'w')\n")
@@ -139,7 +132,7 @@ def test_the_autograder_grades_an_upload_and_runs_nothing_of_it(folder, tmp_path
 # --- pages and classes ----------------------------------------------------------------------------------------------
 
 
-def test_a_page_of_feedback(folder, tmp_path):
+def test_a_page_of_feedback(command, folder, tmp_path):
     baseline(0.412)(folder)
     (folder / PROBLEM1 / "training_curves.png").unlink()
     assert command(folder, "--html", tmp_path / "feedback.html").returncode == 1
@@ -157,7 +150,7 @@ def test_a_page_of_feedback(folder, tmp_path):
     assert "http" not in page and page.count("Reference solution") == 27
 
 
-def test_a_class(sound, tmp_path):
+def test_a_class(command, sound, tmp_path):
     submissions = {"good": None, "late": baseline(0.412), "<i>": baseline(0.5495), "empty": shutil.rmtree}
     submissions["twice"] = lambda to: (
         [shutil.copytree(to / PROBLEM1, to / x / PROBLEM1) for x in "ab"] and shutil.rmtree(to / PROBLEM1)
@@ -169,7 +162,7 @@ def test_a_class(sound, tmp_path):
             spoil(place)
     (tmp_path / "class/empty").mkdir()
     (tmp_path / "class/notes.txt").write_text("no submission")
-    result = command("--all", "class", "--csv", "grades.csv", "--html", "class.html", cwd=tmp_path)
+    result = command("--all", "class", "--csv", "grades.csv", "--html", "class.html")
     assert result.returncode == 1 and result.stderr == ""
     with open(tmp_path / "grades.csv", newline="") as file:
         rows = {row["submission"]: row for row in csv.DictReader(file)}
@@ -190,10 +183,6 @@ def test_a_class(sound, tmp_path):
 # --- where results may stand ----------------------------------------------------------------------------------------
 
 
-def scores(folder: Path) -> dict[str, float]:
-    return {item.id: item.score for item in grade(folder, EXPECTED).items}
-
-
 def test_one_problem_alone(folder):
     shutil.rmtree(folder / "problem2")
     report = grade(folder, EXPECTED)
@@ -210,52 +199,42 @@ def test_the_folder_of_one_problem(folder, inside):
     assert {item.id.split("/")[0] for item in report.items} == {inside[:8]}
 
 
-def test_an_empty_folder_of_one_problem_is_all_missing(tmp_path):
-    (tmp_path / "problem1").mkdir()
-    report = grade(tmp_path, EXPECTED)
-    assert report.score == 0 and report.maximum == 50
+@pytest.mark.parametrize(
+    ("moved", "places"),
+    [
+        ({"": "inner"}, (f"inner/{PROBLEM1}", f"inner/{PROBLEM2}")),
+        ({"problem1": "part A", PROBLEM2: "sorting"}, ("part A/results", "sorting")),
+    ],
+)
+def test_results_in_other_folders(sound, tmp_path, moved, places):
+    shutil.copytree(sound, tmp_path / "submission" / moved.get("", ""))
+    for old, new in moved.items():
+        if old:
+            (tmp_path / "submission" / old).rename(tmp_path / "submission" / new)
+    report = grade(tmp_path / "submission", EXPECTED)
+    assert report.passed and tuple(report.results.values()) == places
 
 
-def test_a_folder_within_a_folder(folder, tmp_path):
-    shutil.move(folder, tmp_path / "outer" / "inner")
-    places = grade(tmp_path / "outer", EXPECTED).results
-    assert places == {"problem1": f"inner/{PROBLEM1}", "problem2": f"inner/{PROBLEM2}"}
-
-
-def test_results_under_another_name(folder):
-    (folder / "problem1").rename(folder / "part A")
-    (folder / "problem2/results").rename(folder / "sorting")
-    assert grade(folder, EXPECTED).results == {"problem1": "part A/results", "problem2": "sorting"}
-
-
-def test_another_experiment_is_not_taken_for_the_missing_one(folder):
+def test_what_belongs_to_another_experiment_is_not_taken_for_what_is_missing(folder):
     (folder / PROBLEM1 / "text").mkdir()
     for name in ("best_model.pth", "training_log.json"):
         (folder / PROBLEM1 / name).rename(folder / PROBLEM1 / "text" / name)
-    assert scores(folder)["problem1/training-log"] == scores(folder)["problem1/checkpoint"] == 0
-
-
-def test_one_encoding_is_not_taken_for_another(folder):
     shutil.rmtree(folder / PROBLEM2 / "sinusoidal")
     (folder / PROBLEM2 / "learned/training_log.json").rename(folder / PROBLEM2 / "training_log.json")
-    found = scores(folder)
-    assert found["problem2/none-log"] == 2  # one log for all is nobody's
-    assert (
-        found["problem2/sinusoidal-log"]
-        == found["problem2/sinusoidal-checkpoint"]
-        == found["problem2/learned-log"]
-        == 0
-    )
+    found = {item.id.split("/")[1]: item.score for item in grade(folder, EXPECTED).items}
+    assert found["none-log"] == 2 and found["learned-log"] == 0  # one log for all is nobody's
+    for missing in ("training-log", "checkpoint", "sinusoidal-log", "sinusoidal-checkpoint"):
+        assert found[missing] == 0, missing
 
 
-def test_several_submissions_at_once_are_refused(folder, tmp_path):
+def test_several_submissions_at_once_are_refused(refused, folder, tmp_path):
     shutil.copytree(folder, tmp_path / "another")
-    result = command(tmp_path)
-    assert result.returncode == 2
-    assert "2 places" in result.stderr and "name one of them" in result.stderr
+    refused("-m", "grading", tmp_path, words=["2 places", "name one of them"])
 
 
-def test_nothing_at_all(tmp_path):
+def test_nothing_at_all_and_an_empty_folder_of_one_problem(command, tmp_path):
     result = command(tmp_path)
-    assert result.returncode == 1
-    assert "Nothing to grade" in result.stdout
+    assert result.returncode == 1 and "Nothing to grade" in result.stdout
+    (tmp_path / "problem1").mkdir()
+    report = grade(tmp_path, EXPECTED)
+    assert report.score == 0 and report.maximum == 50

@@ -86,11 +86,16 @@ def test_every_hint_belongs_to_an_issue_that_is_tested():
     assert {*HINTS} | known == {name for _, names in CASES.values() for name in names}
 
 
-def test_a_loss_at_ln_2_is_not_blamed_on_a_cause_that_our_runs_refute(tmp_path):
-    """report/contradictions.json: post-norm without warm-up learns; value embeddings that drown positions do not."""
+def test_a_loss_at_ln_2_is_blamed_on_no_cause_that_our_runs_refute(tmp_path):
+    """report/contradictions.json: with value embeddings that drown the positions no scheme trains, with post-norm or
+    without warm-up all do."""
     runs = load(ROOT, "report/contradictions.json")["never_learns"]
-    assert min(run["test_acc"] for run in runs["post_norm_without_warm_up"].values()) > 0.9
-    assert max(run["test_acc"] for run in runs["values_drown_positions"].values()) < 0.6
+    for name, by_scheme in runs.items():
+        accuracies = [run["test_acc"] for run in by_scheme.values()]
+        if name == "values_drown_positions":
+            assert max(accuracies) < 0.6
+        elif "norm" in name or "warm" in name:
+            assert min(accuracies) > 0.9, name
     flat_loss(valid(tmp_path))
     (issue,) = graded(tmp_path).issues
     said = json.dumps([issue.evidence, issue.hint, *EXPECTED]).lower()

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import struct
 import zipfile
@@ -90,19 +91,7 @@ def test_any_bytes_in_place_of_any_file(sound, data):
 
 
 # The last four: read in linear time.
-ODD_JSON = [
-    "",
-    "[" * 100_000,
-    '{"a":' * 50_000,
-    "1" * 10_000,
-    "null",
-    '"text"',
-    "NaN",
-    "\x00",
-    "[1,",
-    "{}{}",
-    "[[]]" * 3,
-]
+ODD_JSON = ["", "[" * 100_000, '{"a":' * 50_000, "1" * 10_000, "null", '"text"', "NaN", "\x00", "[1,", "{}{}", "[[]]"]
 ODD_JSON += ['{"train_loss": [1e999, -Infinity], "test_acc": 1' + "0" * 400 + "}", "\ufeff{}", "// only", "/*"]
 ODD_JSON += ['"' + "\\a" * 10**6, '"\\"' * 50_000, "/*/" * 50_000, ", " * 50_000]
 
@@ -232,8 +221,7 @@ def test_checkpoints(folder, name, monkeypatch, tmp_path):
     make, words = CHECKPOINTS[name]
     (folder / PROBLEM1 / "best_model.pth").write_bytes(make())
     report = survives(folder)
-    if words:
-        assert any(word in problem_with(report, "checkpoint") for word in words.split("|"))
+    assert words is None or re.search(words, problem_with(report, "checkpoint"))
     assert not (tmp_path / "trap-sprung").exists()
 
 
