@@ -53,7 +53,7 @@ def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str]
         axes.set_facecolor("#e4e4e4")
         values[np.triu_indices_from(values, k=1)] = np.nan
     texts = [[f"{value:.2f}".lstrip("0") if value >= 0.005 else "" for value in line] for line in values]
-    image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False)
+    image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else None)
     axes.set_anchor("NW")
     axes.tick_params(pad=1, labelsize=7)
     if any(len(label) > 1 for label in columns):
