@@ -81,14 +81,13 @@ def heatmap(
     values,
     rows: Sequence[str],
     columns: Sequence[str],
-    numbers: bool | Sequence[Sequence[str]] = False,
+    numbers: Sequence[Sequence[str]] | None = None,
     scale: tuple[float, float] = (0.0, 1.0),
     colours: str = SHARES,
-    form: str = "{:.2f}",
 ):
     """Cells with their symbols on the axes: values [rows, columns]. Returns the mesh, for one shared colour bar.
 
-    numbers: True writes each value into its cell, a table of texts writes those instead.
+    numbers: a table of texts, written into the cells.
     """
     style = {"cmap": colours, "vmin": scale[0], "vmax": scale[1], "edgecolors": "face", "linewidth": 0.2}
     edges = [[number - 0.5 for number in range(count + 1)] for count in (len(columns), len(rows))]
@@ -101,13 +100,11 @@ def heatmap(
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    if numbers is not False:
-        for r, line in enumerate(values):
-            for c, value in enumerate(line):
-                red, green, blue, _ = image.cmap(image.norm(float(value)))
-                ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
-                text = form.format(float(value)) if numbers is True else numbers[r][c]
-                axes.text(c, r, text, ha="center", va="center", fontsize=7, color=ink)
+    for r, line in enumerate(numbers or []):
+        for c, text in enumerate(line):
+            red, green, blue, _ = image.cmap(image.norm(float(values[r][c])))
+            ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
+            axes.text(c, r, text, ha="center", va="center", fontsize=7, color=ink)
     return image
 
 

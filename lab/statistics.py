@@ -1,6 +1,7 @@
 """Intervals, how far a measured share or mean may be from the true one; and the exponent of a curve."""
 
 import math
+import statistics
 
 import torch
 from torch import Tensor
@@ -38,8 +39,7 @@ def slope(points: list[tuple[float, float]]) -> float | None:
     logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
     if len({x for x, _ in logs}) < 2:
         return None
-    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)
+    return statistics.linear_regression(*zip(*logs, strict=True)).slope
 
 
 def proportion(hits: Tensor) -> dict:

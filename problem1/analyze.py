@@ -18,6 +18,7 @@ import pickle
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -46,7 +47,6 @@ from problem1.dataset import load_or_generate
 from problem1.trained import load_model
 
 HERE = Path(__file__).resolve().parent
-BESIDE = (rounding, program)
 
 
 @dataclass(frozen=True)
@@ -61,26 +61,27 @@ class Settings:
 
 
 def analyse(context: Context, num_samples: int) -> None:
-    """The table of contents. What takes minutes and needs nothing of the rest runs beside it, in a second process."""
+    """The table of contents. The program takes as long as all the rest and needs nothing of it: a second process reads
+    it off meanwhile."""
     if not context.meaningful:
-        return answer(context, num_samples, {})
+        return answer(context, num_samples, lambda: program.run(context))
     # Bytes, not tensors: torch would move the tensors to shared memory while this process computes with them.
     copied = pickle.dumps(context)
     with ProcessPoolExecutor(1, get_context("spawn"), device.start, ("cpu",)) as beside:
-        answer(context, num_samples, {module: beside.submit(on_a_copy, module.run, copied) for module in BESIDE})
+        answer(context, num_samples, beside.submit(read_program, copied).result)
 
 
-def on_a_copy(function, copied: bytes) -> dict:
-    return function(pickle.loads(copied))
+def read_program(copied: bytes) -> dict:
+    return program.run(pickle.loads(copied))
 
 
-def answer(context: Context, num_samples: int, waiting: dict) -> None:
+def answer(context: Context, num_samples: int, programmed: Callable[[], dict]) -> None:
     seconds: dict[str, float] = {}
 
     def step(question: str, file: str, module, *inputs) -> dict:
         print(f"{question:<50}{file}", flush=True)
         started = time.perf_counter()
-        results = waiting[module].result() if module in waiting else module.run(context, *inputs)
+        results = programmed() if module is program else module.run(context, *inputs)
         seconds[file] = round(time.perf_counter() - started, 1)
         if context.meaningful or module in (exhaustive, rounding):  # of a model that cannot add, nothing is concluded
             print(textwrap.indent(module.findings(results), "    "), flush=True)

@@ -41,6 +41,10 @@ class Sums:
     def __len__(self) -> int:
         return len(self.sources)
 
+    def __getitem__(self, rows) -> "Sums":
+        """Some of the rows: an index tensor, a mask or a slice."""
+        return Sums(self.sources[rows], self.targets[rows])
+
 
 def encode(a: Tensor, b: Tensor) -> Sums:
     """Operands a and b as digits, each [N, digits], most significant first, as rows: added by columns, as on paper."""

@@ -2,8 +2,7 @@
 
     python problem1/predict.py 347 + 159                        # the model that train.py made
     python problem1/predict.py 123456789 + 987654321            # longer: the model that text/train.py made
-    python problem1/predict.py --task text 347 + 159            # this one for a short sum, too
-    python problem1/predict.py --model-path try/best_model.pth 347+159
+    python problem1/predict.py --model-path try/best_model.pth 347+159    # a model of either kind
 
 The model of train.py was trained on operands with one number of digits (three by default) and is used for these
 alone; the model of addition as text reads operands of any length. Leading zeros are left out.
@@ -40,9 +39,7 @@ NAMES = ("units", "tens", "hundreds", "thousands")
 @dataclass(frozen=True)
 class Settings:
     sum: tuple[str, ...] = setting((), "two whole numbers with + between them", metavar="SUM", positional=True)
-    task: str | None = setting(None, "use the model of this task, whatever the operands", choices=tuple(MODELS))
     model_path: Path | None = setting(None, "use this checkpoint, of either task", metavar="FILE")
-    precision: str = setting("float32", "of all weights and activations", choices=calculator.PRECISIONS)
 
 
 def read_sum(words) -> tuple[str, str]:
@@ -59,38 +56,35 @@ def read_sum(words) -> tuple[str, str]:
     return a, b
 
 
-def choose(pair: tuple[str, str], settings: Settings) -> tuple[str, Path, str]:
-    """The task, the checkpoint, and why this one."""
-    if settings.model_path is not None:
-        return settings.task or task_of(settings.model_path), settings.model_path, "named with --model-path"
-    if settings.task is not None:
-        return settings.task, MODELS[settings.task], "chosen with --task"
+def choose(pair: tuple[str, str], named: Path | None) -> tuple[bool, Path, str]:
+    """Is it the model of addition as text? Its checkpoint, and why this one."""
+    if named is not None:
+        return is_text(named), named, "named with --model-path"
     if not MODELS["digits"].exists():
-        return "text", MODELS["text"], f"because {MODELS['digits']} does not exist"
+        return True, MODELS["text"], f"because {MODELS['digits']} does not exist"
     digits = checkpoint.load(MODELS["digits"], trained.KIND)["settings"].get("num_digits")
     if {len(number) for number in pair} == {digits}:
-        return "digits", MODELS["digits"], f"trained on operands of exactly {digits} digits"
-    return "text", MODELS["text"], f"because {MODELS['digits']} was trained on operands of exactly {digits} digits"
+        return False, MODELS["digits"], f"trained on operands of exactly {digits} digits"
+    return True, MODELS["text"], f"because {MODELS['digits']} was trained on operands of exactly {digits} digits"
 
 
-def task_of(path: Path) -> str:
+def is_text(path: Path) -> bool:
     try:
         checkpoint.load(path, trained.KIND)
-        return "digits"
+        return False
     except UserError:
-        checkpoint.load(path, text.KIND)  # says what is wrong if the file is of neither task
-        return "text"
+        checkpoint.load(path, text.KIND)  # says what is wrong if the file is of neither kind
+        return True
 
 
 @torch.inference_mode()
-def predict_digits(pair: tuple[str, str], path: Path, precision: str) -> Prediction:
+def predict_digits(pair: tuple[str, str], path: Path) -> Prediction:
     model, settings = trained.load_model(path)
-    model.to(getattr(torch, precision))
     digits = settings["num_digits"]
     if {len(number) for number in pair} != {digits}:
         raise UserError(
             f"{path} was trained on operands of exactly {digits} digits, without leading zeros: "
-            "use --task text for others."
+            f"use --model-path {MODELS['text']} for others."
         )
     a, b = ([int(digit) for digit in number] for number in pair)
     source = torch.tensor([[*a, PLUS, *b]])
@@ -104,11 +98,8 @@ def predict_digits(pair: tuple[str, str], path: Path, precision: str) -> Predict
 def report(pair: tuple[str, str], prediction: Prediction) -> str:
     digits, by_digit = prediction.symbols, prediction.margins
     smallest = sorted(range(len(digits)), key=lambda index: by_digit[index])[:LISTED]
-    powers = {index: len(digits) - 1 - index for index in smallest}
-    listed = [
-        f"{digits[index]} ({NAMES[power] if power < len(NAMES) else f'10^{power}'}) {by_digit[index]:.1f}"
-        for index, power in powers.items()
-    ]
+    names = [*NAMES, *(f"10^{power}" for power in range(len(NAMES), len(digits)))][: len(digits)][::-1]
+    listed = [f"{digits[index]} ({names[index]}) {by_digit[index]:.1f}" for index in smallest]
     return (
         f"{pair[0]} + {pair[1]} = {prediction.text}\n"
         f"{'right' if is_right(pair, prediction) else f'wrong: it is {right_answer(pair)}'}\n"
@@ -119,11 +110,8 @@ def report(pair: tuple[str, str], prediction: Prediction) -> str:
 def main(settings: Settings) -> None:
     pair = read_sum(settings.sum)
     device.start("cpu")
-    task, path, why = choose(pair, settings)
-    if task == "digits":
-        prediction = predict_digits(pair, path, settings.precision)
-    else:
-        prediction = calculator.load(path, precision=settings.precision).predict([pair])[0]
+    as_text, path, why = choose(pair, settings.model_path)
+    prediction = calculator.load(path).predict([pair])[0] if as_text else predict_digits(pair, path)
     print(report(pair, prediction))
     print(f"model: {path}, {why}")
 

@@ -40,13 +40,8 @@ class Run:
     samples: int = 1_000_000  # random pairs of more than three digits; and a fifth as many hard ones
 
 
-LONGER = {  # the recipe of longer numbers
-    "batch_size": 128,
-    "epochs": 6,
-    "lr": 2e-3,
-    "weight_decay": 1.0,
-    "hard_weight": 0.0,
-}
+# The recipe of longer numbers.
+LONGER = {"batch_size": 128, "epochs": 6, "lr": 2e-3, "weight_decay": 1.0, "hard_weight": 0.0}
 RUNS = {f"seed{seed}": Run("another seed", {"seed": seed}) for seed in range(10)}
 RUNS["handout"] = Run("the handout's own size", {"seed": 641, "d_model": 128, "d_ff": 512})
 RUNS["plain3"] = Run("all rows drawn alike", {"seed": 641, "hard_weight": 0.0})
@@ -71,34 +66,26 @@ def data_of(this: Run) -> Path:
 def generate(this: Run) -> None:
     """The rows of a run, if they are not there. They stand apart from problem1/data, which is the user's."""
     if not (data_of(this) / "test.json").exists():
-        names = ("num_digits", "train_size", "hard_share")
-        flags = {name: getattr(this, name) for name in names} | {"output_dir": data_of(this)}
-        jobs.call(HERE / "generate_data.py", flags)
+        flags = {name: getattr(this, name) for name in ("num_digits", "train_size", "hard_share")}
+        jobs.call(HERE / "generate_data.py", flags | {"output_dir": data_of(this)})
 
 
-def train_and_verify(
-    varied: str,
-    flags: dict,
-    num_digits: int,
-    train_size: int,
-    hard_share: float,
-    samples: int,
-    data: Path,
-    folder: Path,
-) -> dict:
-    log = jobs.train_once(HERE / "train.py", flags, folder, data_dir=data)
+def train_and_verify(data: Path, folder: Path, **settings) -> dict:
+    """One run, whose fields are `settings`: the rows are in `data`, the model goes to `folder`."""
+    this = Run(**settings)
+    log = jobs.train_once(HERE / "train.py", this.flags, folder, data_dir=data)
     model, _ = load_model(folder / "best_model.pth")
-    checked = verify(model, load(data, "train"), samples=samples)
+    checked = verify(model, load(data, "train"), samples=this.samples)
     print(f"{checked['errors']:,} errors in {checked['pairs']:,} pairs")
     heads = {}
-    if num_digits == EXHAUSTIVE_DIGITS:  # what heads are for, and the program of the model
+    if this.num_digits == EXHAUSTIVE_DIGITS:  # what heads are for, and the program of the model
         rows = {name: load(data, name) for name in ("train", "val", "test")}
         heads = {"heads": roles.measure(model, rows), "program": program.measure(model, sums=PROGRAM_SUMS)}
     kept = ("exhaustive", "pairs", "errors", "accuracy", "interval_95", "smallest_margin", "by_longest_chain")
     return {
         "config": log["config"],
         "parameters": log["parameters"],
-        "steps": log["config"]["epochs"] * -(-train_size // log["config"]["batch_size"]),
+        "steps": log["config"]["epochs"] * -(-this.train_size // log["config"]["batch_size"]),
         "first_perfect_epoch": log["first_perfect_epoch"],
         "test_acc": log["test_acc"],
         **{name: checked[name] for name in (*kept, "wrong_sums", "hard") if name in checked},
@@ -109,9 +96,10 @@ def train_and_verify(
 def of_how_many(found: dict[str, dict]) -> dict:
     """Which statements on heads and programs hold for which of the seeds, and each model's program in words."""
     seeds = {name: run for name, run in found.items() if name.startswith("seed")}
+    heads = {name: run["heads"] for name, run in seeds.items() if run["heads"]["meaningful"]}
     return {
-        "on_heads": roles.across({name: run["heads"] for name, run in seeds.items()}),
-        "on_programs": statements.statements({name: run["program"] for name, run in seeds.items()}),
+        "on_heads": statements.count(heads, roles.STATEMENTS),
+        "on_programs": statements.count({name: run["program"] for name, run in seeds.items()}, statements.STATEMENTS),
         "programs": {name: statements.in_short(run["program"]) for name, run in seeds.items()},
     }
 
@@ -132,12 +120,10 @@ def main(settings: Settings) -> None:
         runs = {name: {key: run[key] for key in run if key not in ("heads", "program")} for name, run in found.items()}
         write_json(settings.output_dir / "robustness.json", {"runs": runs, **of_models, "versions": versions()})
         for name, result in found.items():
-            parts = {"": result, "hard ": result["hard"]} if "hard" in result else {"": result}
-            for kind, part in parts.items():
-                print(
-                    f"{name:16}{part['errors']:>8,} wrong of {part['pairs']:>9,} {kind}pairs, "
-                    f"smallest logit margin {part['smallest_margin']:.2f}"
-                )
+            for kind, part in (("", result), ("hard ", result.get("hard"))):
+                if part:
+                    wrong = f"{part['errors']:>8,} wrong of {part['pairs']:>9,} {kind}pairs"
+                    print(f"{name:16}{wrong}, smallest logit margin {part['smallest_margin']:.2f}")
         print("\n".join(statements.statement_lines(of_models["on_heads"] + of_models["on_programs"])))
         print(f"everything is in {settings.output_dir / 'robustness.json'}")
 

@@ -70,13 +70,11 @@ def main(settings: Settings) -> None:
     log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
     if device.rank() == 0:
         print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right")
-        new = ~seen_in(rows["test"], rows["train"])
-        if new.any():
-            _, accuracy = evaluate(model, (rows["test"].sources[new], rows["test"].targets[new]), score)
-            print(
-                f"      {accuracy:.2%} of the {int(new.sum()):,} that are no training sum, "
-                "nor one with digits swapped within columns"
-            )
+        new = rows["test"][~seen_in(rows["test"], rows["train"])]
+        if len(new):
+            _, accuracy = evaluate(model, (new.sources, new.targets), score)
+            unseen = "that are no training sum, nor one with digits swapped within columns"
+            print(f"      {accuracy:.2%} of the {len(new):,} {unseen}")
         print(f"everything is in {settings.output_dir}; next: python problem1/analyze.py")
 
 

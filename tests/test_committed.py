@@ -57,13 +57,13 @@ def test_ablations_are_those_of_the_file(model):
 
 
 def test_the_text_model_is_proven_again():
-    model, settings = load_text_model(ADDITION / "text/best_model.pth")
+    model, _ = load_text_model(ADDITION / "text/best_model.pth")
     found, committed = prove(model, exp_step=4096), read_json(ADDITION / "text/proof.json", "")
     assert found["failures"] == committed["failures"] == 0 and found["proven"] and found["proven_in_float32"]
     assert found["local_contexts"] == committed["local_contexts"]
     assert found["smallest_margin"] == pytest.approx(committed["smallest_margin"], abs=1e-2)
     pairs = draw_pairs({"test": 50}, 7, max_digits=60)["test"]
-    sums = Calculator(model, settings).add_many([(int(a), int(b)) for a, b in pairs])
+    sums = Calculator(model).add_many([(int(a), int(b)) for a, b in pairs])
     assert sums == [int(a) + int(b) for a, b in pairs]
 
 

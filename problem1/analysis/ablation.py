@@ -12,16 +12,16 @@ signal. Whole attention modules, whole layers of attention and feed-forward laye
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import torch
+import numpy as np
 from torch import Tensor
 from tqdm import tqdm
 
 from lab.figures import COLOURS, HALF, MARKS, save
 from lab.files import write_text
 from lab.hooks import Intervention, replace, short_name, zero
-from lab.statistics import bootstrap, proportion
+from lab.statistics import proportion
 from problem1.analysis.context import CARRY_CLASSES, Context, carry_classes, digit_names
-from problem1.analysis.figures import aligned
+from problem1.analysis.figures import aligned, intervals
 from problem1.analysis.interventions import feed_forward_layers
 
 KINDS = ("zero", "mean")
@@ -51,19 +51,17 @@ def measure(context: Context, parts: dict[str, list[str]]) -> tuple[dict, dict]:
     """Each part ablated alone, in both ways: accuracy overall, by carry and by output digit. (baseline, by part)"""
     classes = carry_classes(context.rows["test"])
     correct, loss = context.test.evaluate()
-    baseline, found, lost = shares(correct, loss, classes), {}, []
+    baseline, found, lost = shares(correct, loss, classes), {part: {} for part in parts}, []
     interventions = ablations(context)
-    for part, names in tqdm(parts.items(), desc="ablating", leave=False, disable=None):
-        for kind in KINDS:
-            without, loss = context.test.evaluate({name: interventions[kind][name] for name in names})
-            entry = shares(without, loss, classes)
-            entry["drop"] = baseline["accuracy"] - entry["accuracy"]
-            entry["loss_increase"] = loss - baseline["loss"]
-            found.setdefault(part, {})[kind] = entry
-            lost.append(correct.all(1).double() - without.all(1).double())
-    low, high = bootstrap(torch.stack(lost, dim=1))  # of the differences row by row: paired
-    for number, (part, kind) in enumerate((part, kind) for part in found for kind in KINDS):
-        found[part][kind]["drop_interval_95"] = [low[number].item(), high[number].item()]
+    tried = [(part, kind) for part in parts for kind in KINDS]
+    for part, kind in tqdm(tried, desc="ablating", leave=False, disable=None):
+        without, loss = context.test.evaluate({name: interventions[kind][name] for name in parts[part]})
+        found[part][kind] = shares(without, loss, classes)
+        found[part][kind]["drop"] = baseline["accuracy"] - found[part][kind]["accuracy"]
+        found[part][kind]["loss_increase"] = loss - baseline["loss"]
+        lost.append(correct.all(1).double() - without.all(1).double())
+    for (part, kind), interval in zip(tried, intervals(lost), strict=True):  # of differences row by row: paired
+        found[part][kind]["drop_interval_95"] = interval
     return baseline, found
 
 
@@ -78,11 +76,6 @@ def shares(correct: Tensor, loss: float, classes: Tensor) -> dict:
         "by_carry": {name: proportion(right[classes == number])["share"] for number, name in enumerate(CARRY_CLASSES)},
         "by_digit": dict(zip(digit_names(correct.shape[1]), correct.double().mean(0).tolist(), strict=True)),
     }
-
-
-def rank_key(entry: dict) -> tuple:
-    """Most important first: the accuracy lost under zero ablation; between equals, the loss gained."""
-    return (-entry["zero"]["drop"], -entry["zero"]["loss_increase"])
 
 
 def reading(entry: dict) -> str:
@@ -140,9 +133,8 @@ def harmless(results: dict) -> str:
 
 def worst_class(entry: dict, baseline: dict) -> str:
     """The class of carry that loses most."""
-    losses = {
-        name: baseline["by_carry"][name] - share for name, share in entry["by_carry"].items() if share is not None
-    }
+    shares = {name: share for name, share in entry["by_carry"].items() if share is not None}
+    losses = {name: baseline["by_carry"][name] - share for name, share in shares.items()}
     worst = max(losses, key=losses.get)
     return worst if losses[worst] > 0 else "-"
 
@@ -155,16 +147,11 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
     drawn = drawn or results["ranking"][:1]
     figure, axes = plt.subplots(figsize=(HALF, 1.2 + 0.14 * len(drawn)))
     for kind, colour, mark, offset in zip(KINDS, COLOURS, MARKS, (-0.15, 0.15), strict=False):
-        entries = [heads[head][kind] for head in drawn]
-        drops = [100 * entry["drop"] for entry in entries]
-        below, above = zip(*(entry["drop_interval_95"] for entry in entries), strict=True)
-        reach = [
-            [max(0.0, drop - 100 * low) for drop, low in zip(drops, below, strict=True)],
-            [max(0.0, 100 * high - drop) for drop, high in zip(drops, above, strict=True)],
-        ]
-        rows = [row + offset for row in range(len(drawn))]
+        drops = 100 * np.array([heads[head][kind]["drop"] for head in drawn])
+        low, high = 100 * np.array([heads[head][kind]["drop_interval_95"] for head in drawn]).T
+        reach = np.maximum([drops - low, high - drops], 0)
         style = {"fmt": mark, "color": colour, "elinewidth": 0.8, "capsize": 1.5}
-        axes.errorbar(drops, rows, xerr=reach, label=f"{kind} ablation", **style)
+        axes.errorbar(drops, np.arange(len(drawn)) + offset, xerr=reach, label=f"{kind} ablation", **style)
     axes.set_yticks(range(len(drawn)), [short_name(head) for head in drawn])
     axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.axvline(100 * SMALL, color="#999999", linewidth=0.7)
@@ -187,6 +174,26 @@ def about_layers(context: Context) -> dict:
     }
 
 
+def about_heads(context: Context) -> dict:
+    """head_analysis/ablation_results.json"""
+    baseline, heads = measure(context, {head: [head] for head in context.heads})
+    classes = carry_classes(context.rows["test"])
+    # Between heads that cost equally many sums, the loss gained decides.
+    ranking = sorted(heads, key=lambda head: [-heads[head]["zero"][name] for name in ("drop", "loss_increase")])
+    return {
+        "question": "exact match on the test rows when one head's output is set to 0, or to its mean over the test "
+        "rows (at each position)",
+        "baseline": baseline,
+        "rows_by_carry": {name: int((classes == number).sum()) for number, name in enumerate(CARRY_CLASSES)},
+        "heads": heads,
+        "ranking": ranking,
+        "harmless_alone": {
+            kind: [head for head in heads if heads[head][kind]["drop"] < SMALL] if context.meaningful else None
+            for kind in KINDS
+        },
+    }
+
+
 def run(context: Context) -> dict:
     """Write head_analysis/ablation_results.json, layers.json, the ranking and the figure."""
     folder = context.output_dir / "head_analysis"
@@ -196,24 +203,6 @@ def run(context: Context) -> dict:
     caption = "Lines: 95% intervals (paired bootstrap). Grey: one point."
     draw_importance(results, folder / "head_importance.png", context.caption(caption))
     return results
-
-
-def about_heads(context: Context) -> dict:
-    """head_analysis/ablation_results.json"""
-    baseline, heads = measure(context, {head: [head] for head in context.heads})
-    classes = carry_classes(context.rows["test"])
-    return {
-        "question": "exact match on the test rows when one head's output is set to 0, or to its mean over the test "
-        "rows (at each position)",
-        "baseline": baseline,
-        "rows_by_carry": {name: int((classes == number).sum()) for number, name in enumerate(CARRY_CLASSES)},
-        "heads": heads,
-        "ranking": sorted(heads, key=lambda head: rank_key(heads[head])),
-        "harmless_alone": {
-            kind: [head for head in heads if heads[head][kind]["drop"] < SMALL] if context.meaningful else None
-            for kind in KINDS
-        },
-    }
 
 
 def findings(results: dict) -> str:

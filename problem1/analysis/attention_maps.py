@@ -64,7 +64,7 @@ def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str]
         axes.set_facecolor("#e4e4e4")
         values[np.triu_indices_from(values, k=1)] = np.nan
     texts = [[in_cell(value) for value in line] for line in values]
-    image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else False)
+    image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else None)
     axes.set_anchor("NW")
     axes.tick_params(pad=1, labelsize=7)
     if any(len(label) > 1 for label in columns):
@@ -95,18 +95,25 @@ def page(
 
 def draw_head(head: str, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """One head: the mean pattern by position, and a few sums with their symbols."""
-    shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
+    keys = 2 * num_digits + 1
     figure, lines = page([(len(mean), 1)], page_width(keys), keys, 1 + EXAMPLES_SHOWN, 0.2, 0.5, bottom=0.3)
-    panels = lines[0]
-    draw_pattern(panels[0], head, mean, *position_labels(num_digits), numbers=True)
-    panels[0].set_title("mean, test sums")
+    draw_mean_and_examples(lines[0], head, mean, examples, position_labels(num_digits))
+    lines[0][0].set_title("mean, test sums")
+    figure.suptitle(f"{short_name(head)}: where it attends")
+    save(figure, path, caption)
+
+
+def draw_mean_and_examples(
+    panels: list, head: str, mean: list, examples: list[dict], labels: tuple[list, list]
+) -> None:
+    """The mean pattern, by position, in the first panel; beside it a few sums, with their symbols."""
+    draw_pattern(panels[0], head, mean, *labels, numbers=True)
+    shown = examples[:EXAMPLES_SHOWN]
     for axes, example in zip(panels[1:], shown, strict=False):
         draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
         axes.set_title(f"{example['sum']} = {example['prediction']}")
     for axes in panels[1 + len(shown) :]:
-        axes.set_visible(False)
-    figure.suptitle(f"{short_name(head)}: where it attends")
-    save(figure, path, caption)
+        axes.axis("off")
 
 
 def draw_all_heads(
@@ -135,18 +142,12 @@ def draw_all_heads(
 
 def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
     """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
-    shown, keys = examples[:EXAMPLES_SHOWN], 2 * num_digits + 1
-    labels = in_short(position_labels(num_digits))
+    keys = 2 * num_digits + 1
     rows = [(len(means[head]), 1) for head in chosen]
     figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.42)
     for line, (head, text) in zip(lines, chosen.items(), strict=True):
-        draw_pattern(line[0], head, means[head], *labels, numbers=True)
+        draw_mean_and_examples(line, head, means[head], examples, in_short(position_labels(num_digits)))
         line[0].set_title(f"{short_name(head)}, mean", fontweight="bold")
-        for axes, example in zip(line[1:], shown, strict=False):
-            draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
-            axes.set_title(f"{example['sum']} = {example['prediction']}")
-        for axes in line[1 + len(shown) :]:
-            axes.axis("off")
         line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.2, transform=line[-1].transAxes)
     figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
     save(figure, path, None, vector=True)

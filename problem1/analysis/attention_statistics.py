@@ -27,10 +27,9 @@ from torch import Tensor
 
 from lab.figures import WIDTH, save
 from lab.hooks import short_name
-from lab.statistics import bootstrap
 from problem1.analysis.attention_maps import is_decoder_self
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned, table, whole
+from problem1.analysis.figures import aligned, intervals, table, whole
 from problem1.dataset import Sums
 
 FIXED = 0.05  # variability up to which a head is called positional
@@ -44,38 +43,25 @@ MEASURES = [*TARGETS, "entropy", "variability", *SHAPES]
 
 def target_masks(head: str, num_digits: int) -> dict[str, Tensor]:
     """For each kind of target the keys that count, [Tq, Tk]; rows without any have no such target."""
-    sources, outputs, plus = 2 * num_digits + 1, num_digits + 1, num_digits
     if is_decoder_self(head):
-        own = torch.eye(outputs, dtype=torch.bool)
-        own[0] = False  # the first position can attend to nothing else
-        start = torch.zeros(outputs, outputs, dtype=torch.bool)
-        start[1:, 0] = True
-        earlier = torch.ones(outputs, outputs, dtype=torch.bool).tril(-1)
-        return {"own position": own, "start token": start, "earlier outputs": earlier & ~start}
-    own = None
-    if head.startswith("encoder."):
-        own = torch.eye(sources, dtype=torch.bool)
-        columns = [key if key < plus else key - plus - 1 for key in range(sources)]
-        columns[plus] = None
-    else:  # position t of the decoder writes output t, which is the digit of operand column t - 1
-        columns = [None, *range(num_digits)]
-    operator = torch.zeros(len(columns), sources, dtype=torch.bool)
-    operator[:, plus] = True
-    masks = {"operator": operator, "same column": _digits(columns, num_digits, 0)}
-    masks["lower column"] = _digits(columns, num_digits, 1)
-    if own is not None:
-        masks["own position"] = own
-        masks["same column"] &= ~own  # a digit's own position is counted once
+        query = torch.arange(num_digits + 1).unsqueeze(1)
+        key, later = query.T, query > 0  # the first position can attend to nothing but itself
+        return {
+            "own position": later & (key == query),
+            "start token": later & (key == 0),
+            "earlier outputs": (key > 0) & (key < query),
+        }
+    # The column of each key and of each query: "+" is in none, nor is the first digit of the answer.
+    nowhere, columns = torch.tensor([-9]), torch.arange(num_digits)
+    source = torch.cat([columns, nowhere, columns])
+    encoder = head.startswith("encoder.")
+    query = (source if encoder else torch.cat([nowhere, columns])).unsqueeze(1)
+    masks = {"operator": (source < 0).expand(len(query), -1), "same column": (query == source) & (query >= 0)}
+    masks["lower column"] = query + 1 == source
+    if encoder:
+        masks["own position"] = torch.eye(len(source), dtype=torch.bool)
+        masks["same column"] &= ~masks["own position"]  # a digit's own position is counted once
     return masks
-
-
-def _digits(columns: list, num_digits: int, lower: int) -> Tensor:
-    """[Tq, Tk] True at both operands' digits `lower` columns to the right of the query's."""
-    mask = torch.zeros(len(columns), 2 * num_digits + 1, dtype=torch.bool)
-    for query, column in enumerate(columns):
-        if column is not None and column + lower < num_digits:
-            mask[query, [column + lower, num_digits + 1 + column + lower]] = True
-    return mask
 
 
 def statistics(head: str, pattern: Tensor, sums: Sums) -> dict[str, Tensor]:
@@ -109,12 +95,10 @@ def measure(context: Context) -> dict:
         head: statistics(head, pattern.double(), context.rows["test"])
         for head, pattern in context.recorded.patterns.items()
     }
-    intervals = bootstrap(torch.stack([values for measured in found.values() for values in measured.values()], dim=1))
-    intervals = iter(torch.stack(intervals, dim=1).tolist())
-    heads = {}
+    interval, heads = iter(intervals(values for measured in found.values() for values in measured.values())), {}
     for head, measured in found.items():
         entry = {
-            name: {"mean": values.mean().item(), "interval_95": next(intervals)} for name, values in measured.items()
+            name: {"mean": values.mean().item(), "interval_95": next(interval)} for name, values in measured.items()
         }
         heads[head] = entry | (describe(entry) if context.meaningful else {"description": None})
     return {
@@ -135,9 +119,8 @@ def describe(entry: dict) -> dict:
         main = text = "uniform"
     elif targets[main] < MAIN:
         main = text = "no main target"
-    shapes = {name: entry[name]["mean"] for name in SHAPES if name in entry}
-    shape = max(shapes, key=shapes.get) if shapes else None
-    shape = shape if shape and shapes[shape] >= SHAPED else None
+    shape = max(SHAPES, key=lambda name: entry[name]["mean"])
+    shape = shape if entry[shape]["mean"] >= SHAPED else None
     return {"main_target": main, "kind": kind, "shape": shape, "description": f"{text}, {kind}"}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from problem1.analysis.context import digit_names, join, pick
+from problem1.analysis.context import digit_names, join
 from problem1.dataset import Sums, carries, encode
 
 MOST_NINES = 2  # longer chains of 9s exist for long operands, but are too rare to matter
@@ -41,8 +41,8 @@ class Group:
         half = len(self.without) // 2
         first, second = slice(half), slice(half, None)
         return (
-            join([pick(self.without, first), pick(self.carrying, second)]),
-            join([pick(self.carrying, first), pick(self.without, second)]),
+            join([self.without[first], self.carrying[second]]),
+            join([self.carrying[first], self.without[second]]),
         )
 
 
@@ -80,8 +80,8 @@ def make_group(num_digits: int, target: int, nines: int, count: int, seed: int =
         carry = carries(without)
         keep = ((carries(carrying) != carry) == wanted).all(1) & ~carry[:, target]
         keep &= (carries(control) == carry).all(1) & (unchanged != a).any(1)
-        found.append(tuple(pick(sums, keep) for sums in (without, carrying, control)))
-    parts = [pick(join([parts[k] for parts in found]), slice(count)) for k in range(3)]
+        found.append(tuple(sums[keep] for sums in (without, carrying, control)))
+    parts = [join([parts[k] for parts in found])[:count] for k in range(3)]
     return Group(target, nines, digit_names(num_digits + 1)[target], *parts)
 
 

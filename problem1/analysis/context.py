@@ -33,11 +33,6 @@ def source_labels(num_digits: int) -> list[str]:
     return [f"a {power}" for power in powers] + ["+"] + [f"b {power}" for power in powers]
 
 
-def pick(sums: Sums, rows) -> Sums:
-    """Some of the rows: an index tensor, a mask or a slice."""
-    return Sums(sums.sources[rows], sums.targets[rows])
-
-
 def join(parts: list[Sums]) -> Sums:
     return Sums(torch.cat([part.sources for part in parts]), torch.cat([part.targets for part in parts]))
 

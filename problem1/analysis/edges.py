@@ -109,9 +109,10 @@ class Batch:
     def memory(self) -> Tensor:
         return self.recorded[0]
 
-    def modules(self, part: str) -> list[str]:
-        """Names of the encoder's attention modules, or of the decoder's self-attention."""
-        return [name for name in self.recorded[1] if name.startswith(part) and name.endswith(".self")]
+    def heads(self, part: str) -> dict[str, int]:
+        """How many heads each attention module of the encoder has, or each self-attention of the decoder."""
+        outputs = self.recorded[1].items()
+        return {name: each.shape[1] for name, each in outputs if name.startswith(part) and name.endswith(".self")}
 
     def _parts(self) -> list[slice]:
         return [slice(start, start + CHUNK) for start in range(0, len(self), CHUNK)]
@@ -123,19 +124,20 @@ class Batch:
             if name not in rows:
                 return outputs
             recorded = self.recorded[1][name]
-            _, heads, positions, width = recorded.shape
-            positions = outputs.shape[2]  # fewer where only the first digits are written
-            head, position = torch.arange(heads)[:, None], torch.arange(positions)
-            flat = (rows[name][part, :, :positions] * heads + head) * recorded.shape[2] + position
-            return recorded.view(-1, width)[flat.flatten().to(self.device)].view_as(outputs)
+            _, heads, length, width = recorded.shape
+            head, position = torch.arange(heads)[:, None], torch.arange(outputs.shape[2])  # perhaps not all positions
+            flat = (rows[name][part, :, : len(position)] * heads + head) * length + position
+            return recorded.view(-1, width).index_select(0, flat.flatten().to(self.device)).view_as(outputs)
 
         return hooks
 
     @torch.no_grad()
     def encode(self, heads: dict[str, Tensor]) -> Tensor:
         """The memory [N, S, d] when heads of the encoder come from other rows."""
-        sources = self.sums.sources.to(self.device)
-        return torch.cat([self.model.encode(sources[part], hooks=self._swap(heads, part)) for part in self._parts()])
+        return torch.cat([self._encode(part, heads) for part in self._parts()])
+
+    def _encode(self, part: slice, heads: dict[str, Tensor]) -> Tensor:
+        return self.model.encode(self.sums.sources[part].to(self.device), hooks=self._swap(heads, part))
 
     @torch.no_grad()
     def parts(
@@ -164,15 +166,11 @@ class Batch:
             hooks, prefix = self._swap(decoder or {}, part), inputs[part].to(self.device)
             if edges is not None:
                 flat = edges[part, :length] * self.width + torch.arange(self.width)
-                seen = memory.view(-1, memory.shape[-1])[flat.flatten().to(self.device)]
-                seen = seen.view(len(prefix), length * self.width, -1)
-                logits = self.model.decode(prefix, seen, mask, hooks=hooks)
-            elif memory is not None:
-                logits = self.model.decode(prefix, memory[part], hooks=hooks)
+                seen = memory.view(-1, memory.shape[-1]).index_select(0, flat.flatten().to(self.device))
+                logits = self.model.decode(prefix, seen.view(len(prefix), -1, seen.shape[-1]), mask, hooks=hooks)
             else:
-                sources = self.sums.sources[part].to(self.device)
-                here = self.model.encode(sources, hooks=self._swap(encoder, part))
-                logits = self.model.decode(prefix, here, hooks=hooks)
+                seen = memory[part] if memory is not None else self._encode(part, encoder)
+                logits = self.model.decode(prefix, seen, hooks=hooks)
             yield part, logits.argmax(-1).cpu()
 
     def written(self, **replaced) -> Tensor:
@@ -201,8 +199,9 @@ class Batch:
 
     # --- which rows to take them from -----------------------------------------------------------------------------
 
-    def resample(self, values: Tensor) -> Tensor:
-        return resample(values, self.generator)
+    def resample(self, values: Tensor | None) -> Tensor:
+        """[N] for each row a random one with the same value; itself where no variable suffices (None)."""
+        return torch.arange(len(self)) if values is None else resample(values, self.generator)
 
     def anything(self) -> Tensor:
         return torch.randperm(len(self), generator=self.generator)
@@ -226,9 +225,11 @@ class Batch:
                     rows[:, t, k] = self.resample(EDGE_VARIABLES[name](self.columns.column(k)))
         return rows
 
-    def encoder_values(self, name: str, position: int) -> Tensor:
-        """[N] the value of one of ENCODER_VARIABLES at a position of the source."""
+    def encoder_values(self, name: str, position: int) -> Tensor | None:
+        """[N] the value of one of ENCODER_VARIABLES at a position of the source; None for EVERYTHING."""
         n = self.digits - 1
+        if name == EVERYTHING:
+            return None
         if position == n or name == "nothing":
             return torch.zeros(len(self), dtype=torch.long)
         column = position % (n + 1)
@@ -238,31 +239,23 @@ class Batch:
 
     def encoder_like(self, variables: dict[str, list[list[str]]]) -> dict[str, Tensor]:
         """{module: rows [N, heads, positions]} that agree on variables[module][head][column]; random at '+'."""
-        n, rows = self.digits - 1, {}
+        rows = {}
         for module, heads in variables.items():
             rows[module] = torch.empty(len(self), len(heads), self.width, dtype=torch.long)
             for head, names in enumerate(heads):
-                for position in range(self.width):
-                    plus = EVERYTHING if self.plus_tells else "nothing"
-                    name = plus if position == n else names[position % (n + 1)]
-                    same = torch.arange(len(self))
-                    rows[module][:, head, position] = (
-                        same if name == EVERYTHING else self.resample(self.encoder_values(name, position))
-                    )
+                at_plus = EVERYTHING if self.plus_tells else "nothing"
+                for position, name in enumerate([*names, at_plus, *names]):
+                    rows[module][:, head, position] = self.resample(self.encoder_values(name, position))
         return rows
-
-    def self_values(self, name: str, t: int) -> Tensor:
-        """[N] the value of one of SELF_VARIABLES at a position of the decoder."""
-        return SELF_VARIABLES[name](self.inputs[:, t], self.columns.column(max(t - 1, 0)))
 
     def self_like(self, variables: list[str]) -> dict[str, Tensor]:
         """{module: rows [N, heads, positions]} for the decoder's self-attention: at each position all from one row."""
-        columns = [
-            torch.arange(len(self)) if name == EVERYTHING else self.resample(self.self_values(name, t))
-            for t, name in enumerate(variables)
-        ]
-        heads = {name: self.recorded[1][name].shape[1] for name in self.modules("decoder")}
-        return {name: torch.stack(columns, 1).unsqueeze(1).expand(-1, count, -1) for name, count in heads.items()}
+        columns = []
+        for t, name in enumerate(variables):
+            variable, column = SELF_VARIABLES.get(name), self.columns.column(max(t - 1, 0))
+            columns.append(self.resample(variable(self.inputs[:, t], column) if variable else None))
+        rows = torch.stack(columns, 1).unsqueeze(1)
+        return {name: rows.expand(-1, count, -1) for name, count in self.heads("decoder").items()}
 
 
 # What a head of the encoder may tell the place of a digit, and the decoder's self-attention a position.
@@ -326,13 +319,12 @@ def search_encoder(batch: Batch) -> dict[str, list[list[str]]]:
             chosen[module], before = heads, share
         return found
 
-    for module in batch.modules("encoder"):
-        nothing = ["nothing"] * columns
-        heads = [[EVERYTHING] * columns for _ in range(batch.recorded[1][module].shape[1])]
+    for module, count in batch.heads("encoder").items():
+        nothing, heads = ["nothing"] * columns, [[EVERYTHING] * columns] * count
         chosen[module] = heads
-        if enough(module, [nothing] * len(heads)):
+        if enough(module, [nothing] * count):
             continue
-        for head in range(len(heads)):
+        for head in range(count):
             if enough(module, [*chosen[module][:head], nothing, *heads[head + 1 :]]):
                 continue
             for k in range(columns):

@@ -5,7 +5,6 @@ attention_patterns/<a>+<b>.png     every head's pattern
 examples/examples.json             the numbers (given.json for sums that the user gave)
 """
 
-import contextlib
 import math
 from pathlib import Path
 
@@ -14,10 +13,10 @@ import torch
 from tqdm import tqdm
 
 from lab.figures import COLOURS, save
-from lab.files import UserError, read_json
+from lab.files import UserError
 from lab.hooks import HeadHooks, short_name, zero
 from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded
-from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, pick, sums_of
+from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, sums_of
 from problem1.analysis.exhaustive import digits_text
 from problem1.analysis.figures import table
 from problem1.analysis.interventions import InterventionRunner
@@ -49,29 +48,28 @@ def select(context: Context, count: int, wrong_sums: list[str] = ()) -> tuple[Su
     test, digits = context.rows["test"], context.num_digits
     classes, carry = carry_classes(test), carries(test)
     kinds = {
+        WRONG: ~context.correct.all(1),  # more instructive than any other
         "no carry": classes == 0,
         "one carry, from the ones": (classes == 1) & carry[:, -1],
         CHAIN: sums_of([chain_sum(digits)], digits),
         "every column carries": sums_of([long_chain_sum(digits)], digits),
         "one digit more than the operands": (carry.sum(1) == 1) & carry[:, 0],
-        WRONG: ~context.correct.all(1),
     }
-    chosen = []
+    if wrong_sums and not kinds[WRONG].any():
+        a, _, b, *_ = wrong_sums[0].split()
+        kinds[WRONG] = sums_of([(int(a), int(b))], digits)
+    different = {}  # by its source: the reason, and the sum
+
+    def add(reason: str, sums: Sums) -> None:
+        if len(sums):
+            different.setdefault(tuple(sums.sources[0].tolist()), (reason, sums))
+
     for reason, rows in kinds.items():
-        if isinstance(rows, Sums):
-            chosen.append((reason, rows))
-        elif rows.any():
-            chosen.append((reason, pick(test, rows.nonzero()[:1, 0])))
-        elif reason == WRONG and wrong_sums:
-            a, _, b, *_ = wrong_sums[0].split()
-            chosen.append((reason, sums_of([(int(a), int(b))], digits)))
-    chosen.sort(key=lambda item: item[0] != WRONG)  # more instructive than any other
-    chosen += [("from the test rows", pick(test, [row])) for row in range(min(count, len(test)))]
-    different = {}
-    for reason, sums in chosen:
-        different.setdefault(tuple(sums.sources[0].tolist()), (reason, sums))
-    kept = list(different.values())[:count]
-    return join([sums for _, sums in kept]), [reason for reason, _ in kept]
+        add(reason, rows if isinstance(rows, Sums) else test[rows.nonzero()[:1, 0]])
+    for row in range(min(count, len(test))):
+        add("from the test rows", test[[row]])
+    reasons, chosen = zip(*list(different.values())[:count], strict=True)
+    return join(chosen), list(reasons)
 
 
 def chain_sum(digits: int) -> tuple[int, int]:
@@ -100,11 +98,10 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
     runner = InterventionRunner(model, sums, len(sums), prefixes=inputs)
     without = {head: runner.logits({head: zero}).argmax(-1) for head in patterns}
 
+    confidence = probabilities.gather(2, written.unsqueeze(2)).squeeze(2)
+
     def symbols(tokens: torch.Tensor) -> list[str]:
         return [SYMBOLS[token] for token in tokens.tolist()]
-
-    def probability(row: int, tokens: torch.Tensor) -> list[float]:
-        return probabilities[row].gather(1, tokens[row].unsqueeze(1))[:, 0].tolist()
 
     return [
         {
@@ -113,8 +110,7 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
             "target": digits_text(sums.targets[row]),
             "prediction": digits_text(written[row]),
             "correct": torch.equal(sums.targets[row], written[row]),
-            "confidence": [round(value, 6) for value in probability(row, written)],
-            "probability_of_target": probability(row, sums.targets),
+            "confidence": [round(value, 6) for value in confidence[row].tolist()],
             "carries_out_of_column": carry[row].tolist(),
             "source": symbols(sums.sources[row]),
             "decoder_inputs": symbols(inputs[row]),
@@ -144,20 +140,17 @@ def draw_example(example: dict, path: Path, caption: str) -> None:
         first = position == 0 or (position + 1) % PANELS == 0
         table(axes, weights, [short_name(head) if first else "" for head in cross], example["source"])
         axes.set_title(f"writes {written[position]}\n({name})")
-    without = [
-        [float(example["without_head"][head][at] != digit) for head in heads] for at, digit in enumerate(written)
-    ]
     texts = [[example["without_head"][head][at] for head in heads] for at in range(len(written))]
+    changed = [[float(text != digit) for text in line] for line, digit in zip(texts, written, strict=True)]
     axes = below.subplots()
-    table(axes, without, names, labels, texts, scale=(0.0, 1.6), colours="Oranges")
+    table(axes, changed, names, labels, texts, scale=(0.0, 1.6), colours="Oranges")
     axes.tick_params(axis="x", rotation=90)
     axes.set_xlabel("digit written without this head, after the same digits (orange: another than with it)")
     lost = sum(text != written for text in example["without_head"].values())
     verdict = "" if example["correct"] else f" (wrong: {example['target']} is right)"
-    title = (
+    figure.suptitle(
         f"{example['sum']} = {written}{verdict}: without {lost} of {len(heads)} heads, one at a time, a digit changes"
     )
-    figure.suptitle(title)
     save(figure, path, caption, vector=example["reason"] == CHAIN)
 
 
@@ -177,18 +170,12 @@ def draw_on_paper(axes, example: dict) -> None:
 
 
 def remove_outdated(output_dir: Path) -> None:
-    """Delete the figures that earlier runs listed: they may show another model, or heads that this one has not."""
-    for listing in (output_dir / "examples/examples.json", output_dir / "examples/given.json"):
-        with contextlib.suppress(UserError, KeyError, TypeError):
-            for example in read_json(listing, "")["examples"]:
-                name = Path(f"{example['sum']}.png").name
-                for folder in ("examples", "attention_patterns"):
-                    (output_dir / folder / name).unlink(missing_ok=True)
-                    (output_dir / folder / name).with_suffix(".pdf").unlink(missing_ok=True)
-            listing.unlink()
-    with contextlib.suppress(UserError, KeyError, TypeError):
-        for head in read_json(output_dir / "attention_patterns/patterns.json", "")["mean"]:
-            (output_dir / "attention_patterns" / Path(f"{head}.png").name).unlink(missing_ok=True)
+    """Delete figures of earlier runs: they may show another model, or heads that this one has not."""
+    for folder in ("examples", "attention_patterns"):
+        for path in (output_dir / folder).glob("*.*"):
+            if path.suffix in (".png", ".pdf") and ("+" in path.stem or ".head" in path.stem):
+                path.unlink()
+    (output_dir / "examples/given.json").unlink(missing_ok=True)
 
 
 def _write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:

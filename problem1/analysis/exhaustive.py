@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.statistics import margins, wilson
+from lab.statistics import margins, proportion
 from problem1.analysis.context import Context, operand_texts
 from problem1.dataset import (
     HARD,
@@ -59,7 +59,7 @@ def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1, samples:
     found = {
         "exhaustive": exhaustive,
         **_count(right),
-        "interval_95": _interval(right) if not exhaustive else None,
+        "interval_95": None if exhaustive else proportion(right)["interval_95"],
         "smallest_margin": smallest.min().item(),
         "by_carries": _by_class(right, carry.sum(1)),
         "by_longest_chain": _by_class(right, longest_chain(carry)),
@@ -78,7 +78,7 @@ def verify_hard(model, trained: Sums, batch_size: int, seed: int, samples: int) 
     right = (predicted == sums.targets).all(1)
     return {
         **_count(right),
-        "interval_95": _interval(right),
+        "interval_95": proportion(right)["interval_95"],
         "smallest_margin": smallest.min().item(),
         "by_kind": {name: _count(right[kind == number]) for number, name in enumerate(HARD)},
         "never_seen_in_training": _count(right[~seen_in(sums, trained)]),
@@ -86,13 +86,13 @@ def verify_hard(model, trained: Sums, batch_size: int, seed: int, samples: int) 
     }
 
 
-def _interval(right: Tensor) -> list[float]:
-    return list(wilson(int(right.sum()), len(right)))
-
-
 def _wrong(sums: Sums, predicted: Tensor) -> list[str]:
-    wrong = (predicted != sums.targets).any(1).nonzero().flatten()
-    return [describe(sums, predicted, row) for row in wrong[:LISTED].tolist()]
+    """'445 + 555 = 1000, the model writes 0990'"""
+    wrong = []
+    for row in (predicted != sums.targets).any(1).nonzero()[:LISTED, 0].tolist():
+        a, b = operand_texts(sums, row)
+        wrong.append(f"{a} + {b} = {int(a) + int(b)}, the model writes {digits_text(predicted[row])}")
+    return wrong
 
 
 def _by_class(right: Tensor, classes: Tensor) -> dict[str, dict]:
@@ -102,12 +102,6 @@ def _by_class(right: Tensor, classes: Tensor) -> dict[str, dict]:
 def _count(right: Tensor) -> dict:
     pairs, errors = len(right), int((~right).sum())
     return {"pairs": pairs, "errors": errors, "accuracy": 1 - errors / pairs if pairs else None}
-
-
-def describe(sums: Sums, predicted: Tensor, row: int) -> str:
-    """'445 + 555 = 1000, the model writes 0990'"""
-    a, b = operand_texts(sums, row)
-    return f"{a} + {b} = {int(a) + int(b)}, the model writes {digits_text(predicted[row])}"
 
 
 def digits_text(tokens: Tensor) -> str:

@@ -1,11 +1,19 @@
-"""Small pieces that the figures and the text tables of the analyses share."""
+"""Small pieces that the numbers, figures and text tables of the analyses share."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from lab.figures import heatmap
+from lab.statistics import bootstrap
+
+
+def intervals(samples: Sequence[Tensor]) -> list[list[float]]:
+    """Of each measure, [N] on the same N rows, the 95% bootstrap interval of its mean."""
+    return torch.stack(bootstrap(torch.stack(list(samples), dim=1)), dim=1).tolist()
 
 
 def table(axes, values, rows: Sequence[str], columns: Sequence[str], texts=False, **options):

@@ -51,12 +51,6 @@ class Recording:
     patterns: dict[str, Tensor]  # of each head, [N, Tq, Tk], on the CPU
     outputs: dict[str, Tensor]  # of each head [N, Tq, d_head], of each feed-forward layer [N, Tq, d_model]
 
-    def subset(self, rows: Tensor) -> "Recording":
-        def taken(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {name: tensor[rows.to(tensor.device)] for name, tensor in tensors.items()}
-
-        return Recording(self.logits[rows], taken(self.patterns), taken(self.outputs))
-
 
 class InterventionRunner:
     """A model on fixed rows: its logits under any interventions.
@@ -72,13 +66,6 @@ class InterventionRunner:
         sources, inputs = sums.sources.to(device).split(batch_size), self.prefixes.to(device).split(batch_size)
         self.batches = list(zip(sources, inputs, strict=True))
         self._encoded: tuple[dict, list[Tensor]] | None = None  # the encoder's interventions, and its memories
-
-    def subset(self, rows: Tensor) -> "InterventionRunner":
-        """The same on some of the rows, in one batch; what is recorded is not run again."""
-        sums = Sums(self.sums.sources[rows], self.sums.targets[rows])
-        runner = InterventionRunner(self.model, sums, len(rows), self.prefixes[rows])
-        runner.recorded = self.recorded.subset(rows)
-        return runner
 
     @cached_property
     @torch.no_grad()

@@ -26,12 +26,12 @@ from tqdm import tqdm
 
 from lab.figures import WIDTH, save
 from lab.hooks import Intervention, replace, short_name
-from lab.statistics import bootstrap, proportion
+from lab.statistics import proportion
 from problem1.analysis.ablation import ablations
 from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
 from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import aligned, table, whole
+from problem1.analysis.figures import aligned, intervals, table, whole
 from problem1.analysis.interventions import InterventionRunner, feed_forward_layers
 
 PAIRS = 400  # for each group; in half of them patching adds a carry, in half it takes one away
@@ -73,24 +73,21 @@ class PatchingExperiment:
 
 def make_experiment(model, group: Group) -> tuple[PatchingExperiment | None, Tensor]:
     """With those pairs of which the model gets both digits right, and which they are; None if they are too few."""
-    clean, corrupted = (InterventionRunner(model, sums, len(sums)) for sums in group.clean_and_corrupted())
-    right = [
-        run.recorded.logits[:, group.target].argmax(-1) == run.sums.targets[:, group.target]
-        for run in (clean, corrupted)
-    ]
-    usable = (right[0] & right[1]).nonzero().flatten()
-    if len(usable) < FEWEST:
+    pairs, usable = group.clean_and_corrupted(), torch.ones(len(group.without), dtype=torch.bool)
+    for sums in pairs:
+        usable &= InterventionRunner(model, sums, len(sums)).evaluate()[0][:, group.target]
+    if usable.sum() < FEWEST:
         return None, usable
-    return PatchingExperiment(clean.subset(usable), corrupted.subset(usable), group.target), usable
+    clean, corrupted = (InterventionRunner(model, sums[usable], len(sums)) for sums in pairs)
+    return PatchingExperiment(clean, corrupted, group.target), usable
 
 
 def stages(model) -> dict[str, list[str]]:
     """What is patched together: modules, feed-forward layers, and heads by the way information takes."""
-    heads, layers = model.head_names(), feed_forward_layers(model)
-    found = {module: [] for module in dict.fromkeys(head.rpartition(".")[0] for head in heads)}
+    heads, layers, modules = model.head_names(), feed_forward_layers(model), {}
     for head in heads:
-        found[head.rpartition(".")[0]].append(head)
-    return found | {
+        modules.setdefault(head.rpartition(".")[0], []).append(head)
+    return modules | {
         **{name: [name] for name in layers},
         "all encoder": [head for head in heads if head.startswith("encoder.")],
         "all decoder self": [head for head in heads if head.startswith("decoder.") and ".self." in head],
@@ -118,16 +115,10 @@ def measure(context: Context, group: Group) -> dict:
     jointly = {name: experiment.effect(experiment.patch(heads)) for name, heads in together.items()}
     moves = attention_moves(context, group, experiment, usable)
     without = wrong_without(context, experiment)
-    cross, encoder = together["all decoder cross"], together["all encoder"]
-    sets = {
-        # All that the decoder gets of the sum comes through cross-attention: the set must be found there.
-        "decoder cross": minimal_set(
-            experiment, {head: single[head] for head in cross}, jointly["all decoder cross"], context.heads
-        ),
-        # The encoder's heads act through those; only the encoder's others compare to them.
-        "encoder": minimal_set(experiment, {head: single[head] for head in encoder}, jointly["all encoder"], encoder),
-    }
-    bringing = {head: [head] for head in context.heads if single[head][0].double().mean() >= BRINGS}
+    # All that the decoder gets of the sum comes through cross-attention: the set must be found there.
+    cross = {head: single[head] for head in together["all decoder cross"]}
+    chosen = minimal_set(experiment, cross, jointly["all decoder cross"], context.heads)
+    sets = {head: [head] for head in context.heads if single[head][0].double().mean() >= BRINGS}
     return about | {
         "pairs": len(experiment.clean_digit),
         "heads": {
@@ -135,21 +126,21 @@ def measure(context: Context, group: Group) -> dict:
             for head, effect in with_intervals(single).items()
         },
         "stages": with_intervals(jointly),
-        "minimal_sets": sets,
-        "control": control(context, group, bringing | {"the chosen set": sets["decoder cross"]["heads"]}),
+        "minimal_sets": {"decoder cross": chosen},
+        "control": control(context, group, sets | {"the chosen set": chosen["heads"]}),
     }
 
 
 def with_intervals(effects: dict[str, Effect]) -> dict[str, dict]:
     """Shares and means with their 95% intervals."""
-    low, high = bootstrap(torch.stack([moved for _, moved in effects.values()], dim=1))
+    found = intervals(moved for _, moved in effects.values())
     return {
         name: {
             "flips": proportion(flips),
             "logit_difference": moved.double().mean().item(),
-            "logit_difference_interval_95": [low[number].item(), high[number].item()],
+            "logit_difference_interval_95": interval,
         }
-        for number, (name, (flips, moved)) in enumerate(effects.items())
+        for (name, (flips, moved)), interval in zip(effects.items(), found, strict=True)
     }
 
 
@@ -162,7 +153,7 @@ def attention_moves(context: Context, group: Group, experiment: PatchingExperime
     """How far each head's attention moves with the carry, and with another digit but no other carry: row by row."""
     clean, corrupted = (run.recorded.patterns for run in (experiment.clean, experiment.corrupted))
     control = InterventionRunner(context.model, group.control, context.batch_size).recorded.patterns
-    clean_is_without = (usable < len(group.without) // 2).view(-1, 1, 1)
+    clean_is_without = (usable.nonzero() < len(group.without) // 2).unsqueeze(-1)
     sources, outputs = source_labels(context.num_digits), digit_names(context.num_digits + 1)
     found, excess = {}, []
     for head in context.heads:
@@ -174,10 +165,8 @@ def attention_moves(context: Context, group: Group, experiment: PatchingExperime
         moved, usual = (part[HELD_OUT, query].double() for part in (moved, usual))
         excess.append(moved - usual)
         found[head] = {"query": labels[query], "moved": moved.mean().item(), "moved_without_carry": usual.mean().item()}
-    low, high = bootstrap(torch.stack(excess, dim=1))
-    for number, entry in enumerate(found.values()):
-        entry["difference"] = excess[number].mean().item()
-        entry["difference_interval_95"] = [low[number].item(), high[number].item()]
+    for entry, difference, interval in zip(found.values(), excess, intervals(excess), strict=True):
+        entry |= {"difference": difference.mean().item(), "difference_interval_95": interval}
     return found
 
 
@@ -195,8 +184,7 @@ def control(context: Context, group: Group, sets: dict[str, list[str]]) -> dict:
     """Outputs from a sum in which the same digit differs, but no carry: the answer ought to stay."""
     digits = group.without.targets[:, group.target]
     run, other = (InterventionRunner(context.model, sums, len(sums)) for sums in (group.without, group.control))
-    right = run.recorded.logits[:, group.target].argmax(-1) == digits
-    changed = {}
+    right, changed = run.evaluate()[0][:, group.target], {}
     for name, heads in sets.items():
         logits = run.logits({head: replace(other.recorded.outputs[head]) for head in heads})[:, group.target]
         changed[name] = proportion((logits.argmax(-1) != digits)[right])
@@ -212,18 +200,14 @@ def minimal_set(experiment: PatchingExperiment, single: dict[str, Effect], joint
     complement_patched   all others of `among` are patched, the set is frozen at its clean run: how often does it flip?
     """
     goal = ENOUGH * jointly[0][CHOOSING].double().mean().item()
-    moved = {head: effect[1][CHOOSING].mean().item() for head, effect in single.items()}
-    chosen: list[str] = []
-    while single and goal > 0:
-        chosen.append(max(moved, key=moved.get))
+    chosen, effects = [], single
+    while goal > 0:
+        chosen.append(max(effects, key=lambda head: effects[head][1][CHOOSING].mean().item()))
         flips = experiment.effect(experiment.patch(chosen))[0]
         if flips[CHOOSING].double().mean().item() >= goal or len(chosen) >= min(LARGEST_SET, len(single)):
             break
-        moved = {
-            head: experiment.effect(experiment.patch([*chosen, head]))[1][CHOOSING].mean().item()
-            for head in single
-            if head not in chosen
-        }
+        left = [head for head in single if head not in chosen]
+        effects = {head: experiment.effect(experiment.patch([*chosen, head])) for head in left}
     others = [head for head in among if head not in chosen]
     complement = experiment.effect(experiment.patch(others) | experiment.freeze(chosen))
     return {
@@ -239,27 +223,17 @@ def sentence(sums, row: int) -> str:
     return f"{'+'.join(operand_texts(sums, row))} = {digits_text(sums.targets[row])}"
 
 
-def short_group(name: str) -> str:
-    """'hundreds, through one 9' -> 'hundreds via 9'"""
-    return name.replace(", straight", "").replace(", through one 9", " via 9").replace(", through two 9s", " via 99")
-
-
 def draw(groups: list[dict], path: Path, caption: str) -> None:
     """Heads and layers × digit the carry goes into, three times: attention moved, logits moved, digits flipped."""
-    everything = {head: [group["heads"][head] for group in groups] for head in groups[0]["heads"]}
-    cells = {head: [measures(entry) for entry in entries] for head, entries in everything.items()}
+    cells = {head: [measures(group["heads"][head]) for group in groups] for head in groups[0]["heads"]}
     heads = [head for head, line in cells.items() if max(max(entry) for entry in line) >= 0.1]
     rows = {short_name(head): cells[head] for head in heads}
-    for name, label in (
-        ("all decoder self", "all decoder self"),
-        ("all decoder feed-forward", "all dec. feed-forward"),
-    ):
-        rows[label] = [measures(group["stages"][name]) for group in groups]
-    labels = [short_group(group["name"]).replace(" via", "\nvia") for group in groups]
+    rows["all decoder self"] = [measures(group["stages"]["all decoder self"]) for group in groups]
+    rows["all dec. feed-forward"] = [measures(group["stages"]["all decoder feed-forward"]) for group in groups]
+    labels = [f"{group['digit']}\nvia {'9' * group['nines']}".removesuffix("\nvia ") for group in groups]
     figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 1.15 + 0.16 * len(rows)), sharey=True)
-    for number, (axes, title) in enumerate(
-        zip(panels, ("attention moved", "logits moved", "digits flipped"), strict=True)
-    ):
+    titles = ("attention moved", "logits moved", "digits flipped")
+    for number, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         values = [[entry[number] for entry in line] for line in rows.values()]
         table(axes, values, list(rows), labels, [[whole(value) for value in line] for line in values])
         axes.axhline(len(heads) - 0.5, color="black", linewidth=0.8)

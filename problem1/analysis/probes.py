@@ -11,16 +11,10 @@ control     the same probe on a fixed random labelling of the column's 100 digit
             on the test pairs too. What it gets right it has memorised: this is the probe's own capacity
 """
 
-from pathlib import Path
-
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from lab.figures import COLOURS, WIDTH, save
-from lab.statistics import wilson
-from problem1.analysis.carry_pairs import spread
-from problem1.analysis.context import Context, digit_names, pick, source_labels
+from problem1.analysis.context import Context, digit_names, source_labels
 from problem1.analysis.figures import aligned
 from problem1.dataset import Sums, carries, random_pairs, seen_in
 
@@ -73,10 +67,10 @@ def held_out_pairs(test: Sums) -> tuple[Sums, Sums]:
     """Pairs to fit on, none of which is a test pair, and the test pairs; where every pair there is stands among
     those, half of them each."""
     fresh = random_pairs(test.num_digits, FITTED_ON, seed=2)
-    fresh = pick(fresh, ~seen_in(fresh, test))
+    fresh = fresh[~seen_in(fresh, test)]
     if len(fresh) > 1:
         return fresh, test
-    return pick(test, slice(0, None, 2)), pick(test, slice(1, None, 2))
+    return test[::2], test[1::2]
 
 
 def random_labels(sums: Sums, seed: int = 0) -> Tensor:
@@ -107,13 +101,11 @@ def measure(context: Context) -> dict:
     right = accuracy(scored, fit(fitted, labels[0]), labels[1]).T.unflatten(1, (layers, positions))
     real, control = right.split(context.num_digits)
     ones = carries(test).double().mean(0)
-    low, high = wilson(len(test) // 2, len(test))
     return {
         "question": "share of held-out pairs whose carry a linear probe reads off one source position: "
         "accuracy[carry][layer][position]",
         "fitted_on": len(fresh),
         "scored_on": len(test),
-        "largest_half_interval_95": (high - low) / 2,
         "carries": [f"out of the {digit}" for digit in digit_names(context.num_digits)],
         "layers": ["embedding", *(f"after encoder.{number}" for number in range(layers - 1))],
         "positions": source_labels(context.num_digits),
@@ -129,10 +121,15 @@ def first_readable(results: dict) -> list[dict]:
     found = []
     for number, name in enumerate(results["carries"]):
         best, control = ([max(layer) for layer in results[kind][number]] for kind in ("accuracy", "control"))
+        entry = {
+            "carry": name,
+            "first_layer": None,
+            "position": None,
+            "best_by_layer": best,
+            "control_by_layer": control,
+        }
+        entry |= {kind: results[kind][number] for kind in ("one_digit", "majority")}
         first = next((layer for layer, value in enumerate(best) if value >= READABLE), None)
-        entry = {"carry": name, "first_layer": None, "position": None, "best_by_layer": best}
-        entry |= {"control_by_layer": control, "one_digit": results["one_digit"][number]}
-        entry["majority"] = results["majority"][number]
         if first is not None:
             entry["first_layer"] = results["layers"][first]
             entry["position"] = results["positions"][results["accuracy"][number][first].index(best[first])]
@@ -140,30 +137,9 @@ def first_readable(results: dict) -> list[dict]:
     return found
 
 
-def draw(results: dict, path: Path, caption: str) -> None:
-    """For each carry: accuracy of its best position by layer, beside what the probe memorises and one digit tells."""
-    entries = first_readable(results)
-    entries = [entries[row] for row in spread(len(entries))]  # of long operands not every carry
-    figure, panels = plt.subplots(1, len(entries), figsize=(WIDTH, 2.3), sharey=True, squeeze=False)
-    layers = range(len(results["layers"]))
-    for axes, entry in zip(panels[0], entries, strict=True):
-        axes.plot(layers, entry["best_by_layer"], color=COLOURS[0], marker="o", label="probe, best position")
-        axes.axhline(entry["one_digit"], color=COLOURS[2], linestyle="--", label="guess from one digit")
-        axes.plot(layers, entry["control_by_layer"], color=COLOURS[6], marker="s", label="probe, random labels")
-        axes.set_xticks(layers, ["embed.", *(f"E{number}" for number in layers[:-1])])
-        axes.set(title=f"carry {entry['carry']}", ylim=(0.45, 1.02))
-    panels[0][0].set_ylabel("share read right")
-    figure.supxlabel("after", fontsize=8)
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    save(figure, path, caption)
-
-
 def run(context: Context) -> dict:
-    """Write carry/probes.json and .png."""
-    results = context.write("carry/probes.json", measure(context))
-    caption = "Readable is not yet used. Random labels: a fixed bit for each digit pair of the column."
-    draw(results, context.output_dir / "carry/probes.png", context.caption(caption))
-    return results
+    """Write carry/probes.json."""
+    return context.write("carry/probes.json", measure(context))
 
 
 def findings(results: dict) -> str:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from lab.statistics import proportion
 from problem1.analysis import circuit
 from problem1.analysis.algorithm import Program, Source, lines, read_rules, sources
-from problem1.analysis.context import Context, digit_names, pick
+from problem1.analysis.context import Context, digit_names
 from problem1.analysis.edges import BAR, Batch, search_edges, search_encoder, search_self
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
 from problem1.dataset import decoder_inputs, every_pair
@@ -85,10 +85,9 @@ def contradictory(sums: Tensor, carry_in: Tensor, answer: Tensor) -> Tensor:
     for t in range(sums.shape[2]):
         before = answer[:, t - 1] if t else torch.zeros_like(answer[:, 0])
         nine = sums[:, t, t - 1] == 9  # only then does the digit before tell the carry
-        for source in sources(t, sums.shape[2])[1:]:
-            differs = source.carry(t, sums, carry_in, before) != sources(t, sums.shape[2])[0].carry(
-                t, sums, carry_in, before
-            )
+        first, *others = sources(t, sums.shape[2])
+        for source in others:
+            differs = source.carry(t, sums, carry_in, before) != first.carry(t, sums, carry_in, before)
             found |= differs & nine if source.kind == "written" else differs
     return found
 
@@ -194,23 +193,12 @@ def direction(batch: Batch) -> dict[str, dict]:
 # --- measurements ----------------------------------------------------------------------------------------------------
 
 
-class Count:
-    """Answers as expected: of all inputs, and of subsets of them."""
-
-    def __init__(self):
-        self.right: list[Tensor] = []
-        self.subsets: dict[str, list[Tensor]] = {}
-
-    def add(self, written: Tensor, expected: Tensor, **subsets: Tensor) -> None:
-        self.right.append(written == expected)
-        for name, where in subsets.items():
-            self.subsets.setdefault(name, []).append(where)
-
-    def result(self) -> dict:
-        right = torch.cat(self.right)
-        whole = right.all(1)
-        found = _counted(whole) | {"wrong_by_digit": (~right).sum(0).tolist()}
-        return found | {name: _counted(whole[torch.cat(where)]) for name, where in self.subsets.items()}
+def counted(parts: list[dict[str, Tensor]]) -> dict:
+    """Batches' digits that are "right" [N, T], and subsets of rows by name [N] -> answers right in all, and in each."""
+    subsets = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    right = subsets.pop("right")
+    found = _counted(right.all(1)) | {"wrong_by_digit": (~right).sum(0).tolist()}
+    return found | {name: _counted(right[rows].all(1)) for name, rows in subsets.items()}
 
 
 def _counted(right: Tensor) -> dict:
@@ -222,9 +210,9 @@ def extract(batch: Batch, fitted: Batch) -> dict:
     program, table = read_program(fitted)
     plus = batch.written(edges=batch.with_plus(batch.own())) == batch.sums.targets
     batch.plus_tells = not batch.suffices(edges=batch.with_plus(batch.own()))[0]
-    first_layer = batch.modules("encoder")[0]
-    heads = [["nothing"] * (batch.digits - 1)] * batch.recorded[1][first_layer].shape[1]
-    without = batch.written(encoder=batch.encoder_like({first_layer: heads})) == batch.sums.targets
+    first_layer, heads = next(iter(batch.heads("encoder").items()))
+    nothing = {first_layer: [["nothing"] * (batch.digits - 1)] * heads}
+    without = batch.written(encoder=batch.encoder_like(nothing)) == batch.sums.targets
     return {
         "bar": BAR,
         "searched_on": len(batch),
@@ -240,20 +228,23 @@ def extract(batch: Batch, fitted: Batch) -> dict:
     }
 
 
-def check(batch: Batch, found: dict, counts: dict[str, Count]) -> None:
-    """All scrubs and interchanges on one batch."""
+def check(batch: Batch, found: dict) -> dict[str, dict[str, Tensor]]:
+    """All scrubs and interchanges on one batch: for each the digits that are "right", and subsets of rows."""
     batch.plus_tells = found["plus"]["tells"]
     targets, program = batch.sums.targets, Program.from_json(found["program"])
     variables = [[edge["variable"] for edge in line] for line in found["edges"]]
     encoder, decoder = batch.encoder_like(found["encoder"]), batch.self_like(found["decoder_self"])
     scrubbed = batch.encode(encoder)
-    rows = batch.with_plus(batch.edges_like(variables))
-    counts["edges"].add(batch.written(edges=rows), targets)
-    counts["encoder"].add(batch.written(memory=scrubbed), targets)
-    counts["decoder_self"].add(batch.written(decoder=decoder), targets)
-    rows = batch.with_plus(batch.edges_like(variables))
-    counts["everything"].add(batch.written(memory=scrubbed, edges=rows, decoder=decoder), targets)
-    counts["program"].add(program.add(batch.sums), targets)
+    written = {
+        "edges": batch.written(edges=batch.with_plus(batch.edges_like(variables))),
+        "encoder": batch.written(memory=scrubbed),
+        "decoder_self": batch.written(decoder=decoder),
+        "everything": batch.written(
+            memory=scrubbed, edges=batch.with_plus(batch.edges_like(variables)), decoder=decoder
+        ),
+        "program": program.add(batch.sums),
+    }
+    results = {name: {"right": digits == targets} for name, digits in written.items()}
     forms = {
         "three_fitting": fitting_rows(batch),
         "three_any": any_rows(batch, 1),
@@ -263,36 +254,37 @@ def check(batch: Batch, found: dict, counts: dict[str, Count]) -> None:
         views = seen(batch, rows)
         answer = program.write(*views)
         written = batch.written(inputs=decoder_inputs(answer), edges=batch.with_plus(rows))
-        informative = contradictory(*views, answer) if form != "three_fitting" else (answer != targets).any(1)
         own = views[0][:, 1, 0]  # what the second digit sees of the first column: it tells most of the first digit
-        fits = (own == 9) | ((own > 9) == (answer[:, 0] == 1))
-        counts[form].add(written, answer, informative=informative, first_digit_fits=fits)
+        results[form] = {
+            "right": written == answer,
+            "informative": (answer != targets).any(1) if form == "three_fitting" else contradictory(*views, answer),
+            "first_digit_fits": (own == 9) | ((own > 9) == (answer[:, 0] == 1)),
+        }
+    return results
 
 
 def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) -> dict:
     """The program of a model of operands of `num_digits` digits, tested on all pairs, or on `sums` random others."""
     pairs = every_pair(num_digits)
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(pairs), generator=generator)
+    order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))
 
     def batch(rows: Tensor, number: int) -> Batch:
-        return Batch(model, pick(pairs, rows), seed + number)
+        return Batch(model, pairs[rows], seed + number)
 
-    first = batch(order[:BATCH], 1)
-    found = extract(first, batch(order[-FITTED_ON:], 2))
+    found = extract(batch(order[:BATCH], 1), batch(order[-FITTED_ON:], 2))
     tested = order if sums is None else order[BATCH : BATCH + sums]
-    counts = {name: Count() for name in (*SCRUBS, "program", *FORMS, "random_edges")}
+    checked = []
     for number, rows in enumerate(tqdm(tested.split(BATCH), desc="scrubbing", leave=False, disable=None)):
         one = batch(rows, 3 + number)
-        check(one, found, counts)
+        checked.append(check(one, found))
         if number == 0:
-            everywhere = one.with_plus(any_rows(one, one.digits))
-            counts["random_edges"].add(one.written(edges=everywhere), one.sums.targets)
-    results = {name: count.result() for name, count in counts.items()}
+            everywhere = one.written(edges=one.with_plus(any_rows(one, one.digits)))
+            random_edges = counted([{"right": everywhere == one.sums.targets}])
+    results = {name: counted([part[name] for part in checked]) for name in checked[0]}
     return found | {
         "pairs": len(tested),
-        "program_right": results.pop("program"),
-        "control_random_edges": results.pop("random_edges"),
+        "program_right": results["program"],
+        "control_random_edges": random_edges,
         "scrubs": {name: results[name] for name in SCRUBS},
         "interchange": {name: results[name] for name in FORMS},
         "lines": lines(found, digit_names(num_digits + 1)),

@@ -27,7 +27,7 @@ from lab.hooks import short_name, split_name, zero
 from lab.statistics import proportion
 from lab.training import Recipe, make_optimizer
 from problem1.analysis.ablation import SMALL
-from problem1.analysis.context import Context, pick
+from problem1.analysis.context import Context
 from problem1.analysis.exhaustive import predict
 from problem1.analysis.interventions import InterventionRunner
 from problem1.attention import MultiHeadAttention
@@ -60,8 +60,8 @@ def along(runner: InterventionRunner, order: list[str]) -> list[dict]:
 
 def measure(context: Context, ablation: dict) -> dict:
     heads, entries = context.heads, {head: entry["zero"] for head, entry in ablation["heads"].items()}
-    choosing = InterventionRunner(context.model, pick(context.rows["val"], slice(CHOOSING_ROWS)), context.batch_size)
-    sample = InterventionRunner(context.model, pick(context.rows["test"], slice(DRAW_ROWS)), context.batch_size)
+    choosing = InterventionRunner(context.model, context.rows["val"][:CHOOSING_ROWS], context.batch_size)
+    sample = InterventionRunner(context.model, context.rows["test"][:DRAW_ROWS], context.batch_size)
     harmless = [head for head in heads if entries[head]["drop"] < SMALL]
     draws = [random.Random(draw).sample(harmless, len(harmless)) for draw in range(DRAWS)]
     order = greedy_order(choosing, heads)
@@ -73,8 +73,6 @@ def measure(context: Context, ablation: dict) -> dict:
     return {
         "question": "exact match on the test rows after each removal of a head; removed heads stay removed",
         "rows": {"greedy_chooses_on_validation": len(choosing.sums), "measured_on_test": len(context.correct)},
-        "random_draws": DRAWS,
-        "random_rows": len(sample.sums),
         "heads": len(heads),
         "curves": {"zero": curves},
         "prunable": {"zero": prunable(entries, curves)} if context.meaningful else None,
@@ -84,25 +82,26 @@ def measure(context: Context, ablation: dict) -> dict:
 def prunable(entries: dict, curves: dict) -> dict:
     """Heads that cost less than a point alone, and heads that do together: chosen together, or at random among
     the first; and at stricter thresholds."""
-    heads = len(entries)
-    alone = sum(entry["drop"] < SMALL for entry in entries.values())
     greedy = [point["share"] for point in curves["greedy"]["exact_match"]]
-    together = removable(greedy, SMALL)
+
+    def at(lost: float) -> dict:
+        return {
+            "alone": sum(
+                entry["drop"] < SMALL if lost == SMALL else entry["drop"] <= lost for entry in entries.values()
+            ),
+            "together": removable(greedy, lost),
+            "random_harmless_median": statistics.median(removable(draw, lost) for draw in curves["random"]),
+        }
+
+    found = at(SMALL)
     return {
-        "alone": alone,
-        "alone_share": alone / heads,
+        "alone": found["alone"],
+        "alone_share": found["alone"] / len(entries),
         "exact_match_without_all_of_those": curves["all_harmless"]["share"],
-        "together": together,
-        "together_share": together / heads,
-        "together_random_harmless_median": statistics.median(removable(draw, SMALL) for draw in curves["random"]),
-        "by_threshold": {
-            name: {
-                "alone": sum(entry["drop"] <= lost for entry in entries.values()) if lost < SMALL else alone,
-                "together": removable(greedy, lost),
-                "random_harmless_median": statistics.median(removable(draw, lost) for draw in curves["random"]),
-            }
-            for name, lost in THRESHOLDS.items()
-        },
+        "together": found["together"],
+        "together_share": found["together"] / len(entries),
+        "together_random_harmless_median": found["random_harmless_median"],
+        "by_threshold": {name: at(lost) for name, lost in THRESHOLDS.items()},
     }
 
 
@@ -123,14 +122,12 @@ def remove_heads(model: nn.Module, heads: list[str]) -> None:
     training follows: the head is gone for good, and the weights still fit the same model.
     """
     modules = {module.name: module for module in model.modules() if isinstance(module, MultiHeadAttention)}
-    for head in heads:
-        name, number = split_name(head)
+    for name, number in map(split_name, heads):
         module = modules[name]
         width = module.output.in_features // module.num_heads
         own = slice(number * width, (number + 1) * width)
         for layer in (module.query, module.key, module.value):
-            layer.weight[own] = 0
-            layer.bias[own] = 0
+            layer.weight[own] = layer.bias[own] = 0
         module.output.weight[:, own] = 0
 
 
@@ -182,15 +179,11 @@ def remove_and_fine_tune(context: Context, order: list[str]) -> dict:
     before = exact_match(model, context.rows["test"], fresh)
     fine_tune(model, context.rows["train"], STEPS)
     after = exact_match(model, context.rows["test"], fresh)
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    zeros = sum(int((parameter == 0).sum()) for parameter in model.parameters())
     return {
         "question": "heads removed from the weights: exact match before and after a short fine-tuning",
         "chosen_on": "validation rows: the most heads, in the greedy order, that leave 99% of them right",
         "removed": removed,
         "remaining": remaining,
-        "remaining_share": len(remaining) / len(context.heads),
-        "zero_weights_share": zeros / weights,
         "before": before,
         "fine_tuning": {"steps": STEPS, "batch_size": RECIPE.batch_size, "lr": RECIPE.lr},
         "after": after,

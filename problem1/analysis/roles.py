@@ -1,6 +1,6 @@
 """What each head is for, by everything measured of it: attention, ablation, patching. And what the three disagree on.
 
-`measure(model, rows)` does it for any trained model; `across` counts in how many of several models a statement holds.
+`measure(model, rows)` does it for any trained model; STATEMENTS are about what it returns.
 """
 
 from pathlib import Path
@@ -74,7 +74,10 @@ def claims(heads: list[dict], layers: dict, groups: list[dict]) -> dict:
     for name, part in parts.items():
         found = [group["stages"][name] for group in groups if name in group["stages"]]
         part["most_flips"] = max((stage["flips"]["share"] for stage in found), default=None)
-    by_layer = {side: _by_layer(parts, name) for side, name in (("encoder", "self"), ("decoder", "attention"))}
+    by_layer = {
+        side: [part["zero"] for name, part in parts.items() if name.startswith(side) and name.endswith(f".{kind}")]
+        for side, kind in (("encoder", "self"), ("decoder", "attention"))
+    }
     lower = [about for about in heads if about["main_target"] == "lower column"]
     bring = [about for about in heads if about["most_flips"]["share"] >= MOST]
     decoder_self = [group["stages"]["all decoder self"] for group in groups]
@@ -82,29 +85,21 @@ def claims(heads: list[dict], layers: dict, groups: list[dict]) -> dict:
         "layers_and_feed_forward": parts,
         "points_lost_by_layer_of_attention": by_layer,
         "last_layer_matters_more": {side: lost[-1] > lost[0] for side, lost in by_layer.items()},
-        "vertical_and_diagonal": {shape: _by_reading(heads, shape) for shape in attention_statistics.SHAPES},
+        "vertical_and_diagonal": {
+            shape: {
+                need: [about["label"] for about in heads if (about["shape"], about["reading"]) == (shape, need)]
+                for need in NEEDS
+            }
+            for shape in attention_statistics.SHAPES
+        },
         "lower_digit": {
             "look_there": [about["label"] for about in lower],
-            "look_there_and_flip": [about["label"] for about in lower if about["most_flips"]["share"] >= BRINGS],
             "bring_a_carry": [about["label"] for about in bring],
             "bring_a_carry_and_look_there": [about["label"] for about in bring if about in lower],
         },
         "decoder_self_attention": {
-            "most_flips": max((stage["flips"]["share"] for stage in decoder_self), default=None),
-            "most_logit_difference": max((stage["logit_difference"] for stage in decoder_self), default=None),
+            "most_flips": max((stage["flips"]["share"] for stage in decoder_self), default=None)
         },
-    }
-
-
-def _by_layer(parts: dict, name: str) -> list[float]:
-    side = "encoder" if name == "self" else "decoder"
-    return [part["zero"] for key, part in parts.items() if key.startswith(side) and key.endswith(f".{name}")]
-
-
-def _by_reading(heads: list[dict], shape: str) -> dict[str, list[str]]:
-    return {
-        need: [about["label"] for about in heads if about["shape"] == shape and about["reading"] == need]
-        for need in (NEEDED, MEAN_SUFFICES, NOT_NEEDED)
     }
 
 
@@ -119,24 +114,22 @@ def measure(model, rows: dict[str, Sums]) -> dict:
     lost, layers = ablation.about_heads(context), ablation.about_layers(context)
     groups = patching.measure_all(context)
     found = collect(lost, layers, attention_statistics.measure(context), groups)
-    critical = [about for about in found["heads"] if about["reading"] != NOT_NEEDED]
-    kinds = {"encoder self": ("E", ""), "decoder self": ("D", ".self."), "decoder cross": ("D", ".cross.")}
+    kinds = {
+        "encoder self": ("encoder.", ".self."),
+        "decoder self": ("decoder.", ".self."),
+        "decoder cross": ("", ".cross."),
+    }
     return {
         "meaningful": True,
-        "heads": len(context.heads),
         "critical": {
             kind: {
                 about["label"]: [about["zero"], about["mean"]]
-                for about in critical
-                if about["label"].startswith(side) and where in about["label"]
+                for about in found["heads"]
+                if about["reading"] != NOT_NEEDED and about["head"].startswith(side) and where in about["head"]
             }
             for kind, (side, where) in kinds.items()
         },
-        "roles": {about["label"]: about["role"] for about in found["heads"]},
         "prunable": pruning.measure(context, lost)["prunable"]["zero"],
-        "cross_attention_sets": {
-            group["name"]: group["minimal_sets"]["decoder cross"] for group in groups if group["pairs"]
-        },
         "lessons": found["lessons"],
         "claims": found["claims"],
     }
@@ -195,10 +188,3 @@ STATEMENTS = {
         clearest(it, "flips_but_is_not_needed", "flips", "share") >= MOST
     ),
 }
-
-
-def across(runs: dict[str, dict]) -> list[dict]:
-    """Results of `measure` by name of the run -> for each statement the runs in which it holds, of how many."""
-    runs = {name: found for name, found in runs.items() if found["meaningful"]}
-    holding = {text: [name for name, found in runs.items() if holds(found)] for text, holds in STATEMENTS.items()}
-    return [{"statement": text, "holds": names, "of": len(runs)} for text, names in holding.items()]

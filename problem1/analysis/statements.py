@@ -53,11 +53,11 @@ STATEMENTS = {
 }
 
 
-def statements(models: dict[str, dict]) -> list[dict]:
-    """{model: what `measure` found} -> for each statement, the models it holds for."""
+def count(models: dict[str, dict], statements: dict) -> list[dict]:
+    """{model: what was measured of it}, {statement: does it hold?} -> for each statement, the models it holds for."""
     return [
-        {"statement": text, "holds": [name for name, found in models.items() if test(found)], "of": len(models)}
-        for text, test in STATEMENTS.items()
+        {"statement": text, "holds": [name for name, found in models.items() if holds(found)], "of": len(models)}
+        for text, holds in statements.items()
     ]
 
 

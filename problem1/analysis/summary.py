@@ -13,12 +13,11 @@ from problem1.analysis.figures import aligned, percent
 from problem1.analysis.patching import LARGEST_SET
 from problem1.analysis.probes import first_readable
 
-STAGES = ("all encoder", "all decoder self", "all decoder cross")
-
 
 def collect(lost: dict, curves: dict, statistics: dict, patched: dict, probed: dict) -> dict:
+    keys = ("name", "digit", "nines", "pairs", "example", "minimal_sets", "control")
     about = {
-        "groups": [about_group(group) for group in patched["groups"]],
+        "groups": [{key: group[key] for key in keys if key in group} for group in patched["groups"]],
         "probes": {"first_readable": first_readable(probed)},
         "prunable": curves["prunable"],
     }
@@ -27,48 +26,27 @@ def collect(lost: dict, curves: dict, statistics: dict, patched: dict, probed: d
     return about | roles.collect(lost, lost["layers"], statistics, patched["groups"])
 
 
-def about_group(patched: dict) -> dict:
-    """Where a carry goes into one digit, straight or through 9s."""
-    about = {key: patched[key] for key in ("name", "digit", "nines", "pairs", "example")}
-    if not patched["pairs"]:
-        return about
-    return about | {
-        "minimal_sets": patched["minimal_sets"],
-        "stages": {name: patched["stages"][name] for name in STAGES},
-        "control": patched["control"],
-    }
-
-
 def as_text(results: dict) -> str:
     """carry/summary.txt"""
-    tables, groups = [], [group for group in results["groups"] if group["pairs"]]
-    for side in ("decoder cross", "encoder"):
-        sets = [(group["name"], group["minimal_sets"][side]) for group in groups]
-        keys = ("sufficiency", "all_candidates", "complement_patched")
-        rows = [[name, *(percent(f[key]) for key in keys), ", ".join(map(short_name, f["heads"]))] for name, f in sets]
-        header = f"carry into|flips, chosen|flips, all {side}|flips, all others while the chosen are frozen"
-        tables.append((f"{header}|chosen {side} heads, at most {LARGEST_SET}", rows))
-
-    rows = []
-    for group in groups:
-        stages = [group["stages"][name] for name in STAGES]
-        cells = [f"{percent(stage['flips'])}, {100 * stage['logit_difference']:.0f}%" for stage in stages]
-        rows.append([group["name"], *cells, percent(group["control"]["the chosen set"])])
-    stages = "|".join(f"flips and logits moved, {name}" for name in STAGES)
-    tables.append((f"carry into|{stages}|digits changed by the chosen set without a carry", rows))
-
-    if results["heads"]:
-        tables = [
-            role_table(results["heads"]),
-            *lesson_tables(results["lessons"]),
-            *tables,
-            claim_table(results["claims"]),
-        ]
-
     parts = [] if results["meaningful"] else [f"WARNING: {results['warning']}"]
     parts.append("Heads and the carry: what was measured. Shares with their 95% intervals.")
+    tables, groups = [], [group for group in results["groups"] if group["pairs"]]
+    if results["heads"]:
+        tables = [role_table(results["heads"]), *lesson_tables(results["lessons"])]
+    if groups:
+        tables.append(carry_table(groups))
+    parts += ["\n".join(aligned(header, rows)) for header, rows in tables]
     parts += [f"{group['name']}: not measured, too few sums right" for group in results["groups"] if not group["pairs"]]
-    return "\n\n".join(parts + ["\n".join(aligned(columns, rows)) for columns, rows in tables if rows]) + "\n"
+    return "\n\n".join(parts) + "\n"
+
+
+def carry_table(groups: list[dict]) -> tuple[str, list]:
+    rows, keys = [], ("sufficiency", "all_candidates", "complement_patched")
+    for group in groups:
+        found = group["minimal_sets"]["decoder cross"]
+        rows.append([group["name"], *(percent(found[key]) for key in keys), ", ".join(map(short_name, found["heads"]))])
+    header = "carry into|flips, chosen|flips, all decoder cross|flips, all others while the chosen are frozen"
+    return f"{header}|chosen decoder cross heads, at most {LARGEST_SET}", rows
 
 
 def points(about: dict) -> list[str]:
@@ -104,22 +82,12 @@ def lesson_tables(lessons: dict) -> list[tuple[str, list]]:
     return tables
 
 
-def claim_table(claims: dict) -> tuple[str, list]:
-    rows = []
-    for name, part in claims["layers_and_feed_forward"].items():
-        flips = "" if part["most_flips"] is None else f"{100 * part['most_flips']:.0f}"
-        rows.append([short_name(name), *points(part), flips])
-    return "whole module|points lost, zero|mean|% flipped at most", rows
-
-
 def in_detail(results: dict) -> dict[str, str]:
     """Four heads with different roles, and in words what each does."""
     heads = {about["head"]: about for about in results["heads"]}
-    cross = [about for about in results["heads"] if ".cross." in about["head"]]
-    wanted = [about["head"] for about in results["heads"] if about["reading"] == NEEDED and about["label"][0] == "E"][
-        :1
-    ]
-    wanted.append(max(cross, key=lambda about: about["most_flips"]["share"])["head"])
+    needed = [head for head, about in heads.items() if about["reading"] == NEEDED and head.startswith("encoder.")]
+    cross = [head for head in heads if ".cross." in head]
+    wanted = [*needed[:1], max(cross, key=lambda head: heads[head]["most_flips"]["share"])]
     wanted += [lesson["head"] for lesson in results["lessons"].values() if lesson]
     chosen = list(dict.fromkeys([*wanted, *heads]))[:4]
     return {head: words(heads[head]) for head in chosen}

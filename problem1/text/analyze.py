@@ -4,10 +4,9 @@
 
     proof.json, proof.png    does it add right at every length? every local context, and the argument, rounding
                              included; `python problem1/text/check_proof.py` checks it again
-    heads.json, heads.png    where each head attends, and exact match without it
     lengths.json             exact match at 8 to 2,006 characters, and on shapes that no training row had
 
-Long sums come from scaling.py, the sizes of models and the comparison of position schemes from study.py.
+Longer sums come from scaling.py, other seeds and smaller models from study.py.
 """
 
 import sys
@@ -20,42 +19,28 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from lab import device
 from lab.files import versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem1.text import heads, lengths, proof
-from problem1.text.dataset import DEFAULT, load_or_generate
+from problem1.text import lengths, proof
 from problem1.text.trained import MODEL, load_model
-
-ABLATED = 2000  # most test sums that the heads are ablated on, one after the other
 
 
 @dataclass(frozen=True)
 class Settings:
     model_path: Path = setting(MODEL, "checkpoint to analyse", metavar="FILE")
-    data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(MODEL.parent, "folder for numbers and figures", metavar="DIR")
     num_samples: int = setting(10_000, "most sums of each kind", minimum=1)
 
 
 def main(settings: Settings) -> None:
     started, folder = time.perf_counter(), settings.output_dir
-    model, trained = load_model(settings.model_path, device.start("cpu"))
-    test = load_or_generate(settings.data_dir)["test"]
+    device.start("cpu")
+    model, trained = load_model(settings.model_path)
     about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}
-    if trained["scheme"] != "place_value":
-        say(f"no proof and no heads: they are of place_value models, and this one is {trained['scheme']}")
-    else:
-        found = proof.run(model)
-        write_json(folder / "proof.json", found | about)
-        proof.draw(found, folder / "proof.png")
-        say(in_words_of_proof(found), "proof.json")
+    found = proof.run(model)
+    write_json(folder / "proof.json", found | about)
+    proof.draw(found, folder / "proof.png")
+    say(in_words_of_proof(found), "proof.json")
 
-        found = heads.run(model, test[: min(settings.num_samples, ABLATED)])
-        write_json(folder / "heads.json", found | about)
-        heads.draw(found, folder / "heads.png")
-        without = {name: head["exact_match_without"]["share"] for name, head in found["heads"].items()}
-        worst = min(without, key=without.get)
-        say(f"{len(without)} heads; without {worst} {without[worst]:.1%} of the test sums are right", "heads.json")
-
-    found = lengths.run(model, trained, settings.num_samples)
+    found = lengths.run(model, settings.num_samples)
     write_json(folder / "lengths.json", found | about)
     longest, total = max(map(int, found["lengths"])), found["in_all"]
     say(f"{total['right']:,} of {total['of']:,} sums right, from 8 to {longest:,} characters and more", "lengths.json")

@@ -5,16 +5,15 @@
 Enumerates the local contexts, reads the weights, bounds every logit in float64 and float32, and compares. It trusts
 Python, numpy's double arithmetic with an exp as assumed, and what can only be read: that `model` below is the model
 of place_value.py, the argument in proof.json, and its assumptions, which are printed and must be these word by word.
-A value is a pair (middle, radius): in every admissible evaluation it is so near to the middle, in the 2-norm.
 """
 
 import collections
-import hashlib
 import json
 import math
 import pickle
 import sys
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +27,10 @@ def require(holds, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def read_weights(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a PyTorch checkpoint. Nothing but float32 tensors and plain values is admitted."""
     archive = zipfile.ZipFile(path)
-    root = next(name for name in archive.namelist() if name.endswith("data.pkl")).removesuffix("data.pkl")
+    root = archive.namelist()[0].partition("/")[0]
 
     def tensor(storage, offset, shape, strides, *_):
         require(strides == tuple(math.prod(shape[i + 1 :]) for i in range(len(shape))), "a weight is not contiguous")
@@ -48,9 +43,9 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
             return known[name]
 
         def persistent_load(self, identity):
-            return np.frombuffer(archive.read(f"{root}data/{identity[2]}"), "<f4")
+            return np.frombuffer(archive.read(f"{root}/data/{identity[2]}"), "<f4")
 
-    return Reader(archive.open(root + "data.pkl")).load()["model"]
+    return Reader(archive.open(f"{root}/data.pkl")).load()["model"]
 
 
 def enumerate_contexts(digits=range(10)) -> dict[tuple, int]:
@@ -73,13 +68,13 @@ def size(x):
     return np.sqrt((x * x).sum(-1)) * UP
 
 
-def take(x, index):
-    return x[0][index], x[1][index]
-
-
 class Bounds:
+    """Values are pairs (middle, radius): in every admissible evaluation a vector is so near to the middle."""
+
     def __init__(self, weights: dict[str, np.ndarray], unit: float):
-        self.weights, self.unit, self.longest = weights, unit + 2.0**-53, 0.0  # 2⁻⁵³: the middle's own rounding
+        self.weights = {name: weight.astype(float) for name, weight in weights.items()}
+        self.heads, _, _, self.width = weights["decoder.0.cross_attention.offsets"].shape
+        self.unit, self.longest = unit + 2.0**-53, 0.0  # 2⁻⁵³: the middle's own rounding
 
     def gamma(self, n):
         require(n * self.unit < 0.5, "too many roundings")
@@ -89,145 +84,138 @@ class Bounds:
         require(np.all(radius < 1e30) and np.all(np.isfinite(middle)), "a radius is not finite")
         return middle, (radius + TINY) * UP
 
-    def norm(self, x, name):
-        """The error of the result is gain·(n, centred) + s·(middle - bias) + m·gain + f; `most` bounds the result."""
-        (middle, radius), gain, bias = x, self.weights[name + ".weight"], self.weights[name + ".bias"]
-        d, top, centred = len(gain), np.abs(gain).max(), middle - middle.mean(-1, keepdims=True)
-        sigma, moved = np.sqrt((centred**2).mean(-1) + EPS), radius / math.sqrt(d) * UP
-        low, rms = sigma * (1 - 2.0**-20) - moved, (size(middle) + radius) / math.sqrt(d) * UP
-        require(np.all(low > 0) and np.all(rms < 100 * sigma), "a radius reaches sigma")
-        n, slack = radius / low * UP, self.gamma(4 * d + 16)
-        variance = slack * (rms / low) ** 2
-        require(np.all(variance < 0.5), "a variance is small beside its rounding")
-        s = (variance / 2 * (1 + 2 * variance) + self.gamma(5)) * UP
-        m = slack * rms / low * (1 + s) * UP
-        f = top * (s * (n + 2.0**-40) + self.gamma(6) * math.sqrt(d) * rms * (2 + slack) / low * (1 + s))
-        f, middle = (f + self.gamma(2) * size(bias) + TINY) * UP, centred / sigma[..., None] * gain + bias
-        most = size(middle) + top * n + s * size(middle - bias) + m * size(gain) + f
-        return {"middle": middle, "gain": gain, "bias": bias, "n": n, "s": s, "m": m, "f": f, "most": most}
-
-    def linear(self, x, name, rows=slice(None)):
-        weight, bias = self.weights[name + ".weight"][rows], self.weights[name + ".bias"][rows]
-        two, rounding = np.linalg.norm(weight, 2) * UP, self.gamma(weight.shape[1] + 1)
-        absolute = np.linalg.norm(np.abs(weight), 2) * UP
-        if isinstance(x, tuple):
-            radius = two * x[1] + rounding * (absolute * (size(x[0]) + x[1]) + size(bias))
-            return self.ball(x[0] @ weight.T + bias, radius)
-        out, folded, slack = x["middle"] @ weight.T + bias, weight * x["gain"], 2.0**-40 * two * 16 * size(x["gain"])
-        radius = (np.linalg.norm(folded - folded.mean(1, keepdims=True), 2) * UP + slack) * x["n"] + two * x["f"]
-        radius += x["s"] * (size(out - weight @ x["bias"] - bias) + slack * x["most"])
-        radius += x["m"] * (size(weight @ x["gain"]) + slack) + rounding * (absolute * x["most"] + size(bias))
-        return self.ball(out, radius)
-
     def add(self, x, y):
-        most = size(x[0]) + x[1] + size(y[0]) + y[1]
-        return self.ball(x[0] + y[0], x[1] + y[1] + self.gamma(2) * most)
+        return self.ball(x[0] + y[0], x[1] + y[1] + self.gamma(2) * (size(x[0]) + x[1] + size(y[0]) + y[1]))
+
+    def norm(self, x, name):
+        """(x - mean) / σ · gain + bias, and what it is off by: M e with ‖e‖ ≤ r, for each (M, r), by errors of x, of
+        the mean and of the last sum; and `along`, or less, by the error of 1/σ."""
+        middle, radius, eye = *x, np.eye(x[0].shape[1])
+        if name is None:
+            return middle, [(eye, radius)], 0 * middle
+        gain, bias, root = self.weights[name + ".weight"], self.weights[name + ".bias"], math.sqrt(len(eye))
+        centred, slack = middle - middle.mean(1, keepdims=True), self.gamma(4 * len(eye) + 16)
+        sigma, rms = np.sqrt((centred**2).mean(1) + EPS), (size(middle) + radius) / root * UP
+        low = sigma * (1 - 2.0**-20) - radius / root * UP
+        variance = slack * (rms / low) ** 2
+        require(np.all((low > 0) & (rms < 100 * sigma) & (variance < 0.5)), "a layer norm is too uncertain")
+        scale, scaled = variance / 2 * (1 + 2 * variance) + self.gamma(5), centred / sigma[:, None] * gain
+        moved = (radius / low + self.gamma(6) * root * rms * (2 + slack) / low) * (1 + scale) + scale * 2.0**-40
+        mean, added = slack * rms / low * (1 + scale), self.gamma(2) * size(bias) + 0 * radius
+        return scaled + bias, [(eye * gain, moved), (gain[:, None], mean), (eye, added)], scaled * scale[:, None]
+
+    def product(self, x, norm, weight, bias, split=(), absolute=None):
+        """weight · norm(x) + bias, [N, *split, e], and radii [N, *split]. absolute: |weight| and |bias| of all that is
+        summed up. Rounding of what is off counts twice: it is multiplied here, too."""
+        middle, errors, along = self.norm(x, norm)
+        absolute, gamma = absolute or (abs(weight), abs(bias)), self.gamma(weight.shape[1] + 1)
+
+        def spectral(matrix):
+            return np.linalg.norm(matrix.reshape(*split, -1, matrix.shape[1]), 2, axis=(-2, -1))
+
+        out, most = middle @ weight.T + bias, (abs(middle) + 2 * abs(along)) @ absolute[0].T + absolute[1]
+        out, most, along = (part.reshape(len(out), *split, -1) for part in (out, most, along @ weight.T))
+        radius = size(along) + gamma * size(most)
+        for turn, r in errors:
+            radius += np.multiply.outer(r, spectral(weight @ turn) + 2 * gamma * spectral(absolute[0] @ abs(turn)))
+        return self.ball(out, radius * UP)
+
+    def linear(self, x, norm, name, split=()):
+        return self.product(x, norm, self.weights[name + ".weight"], self.weights[name + ".bias"], split)
 
     def feed_forward(self, x, layer):
-        middle, radius = self.linear(self.norm(x, layer + "feed_forward_norm"), layer + "feed_forward.inner")
-        return self.add(x, self.linear((np.maximum(middle, 0), radius), layer + "feed_forward.outer"))
+        middle, radius = self.linear(x, layer + "feed_forward_norm", layer + "feed_forward.inner")
+        return self.add(x, self.linear((np.maximum(middle, 0), radius), None, layer + "feed_forward.outer"))
 
-    def heads(self, x, name):
-        rows = np.arange(len(self.weights[name + ".bias"])).reshape(-1, self.width)
-        middles, radii = zip(*(self.linear(x, name, head) for head in rows), strict=True)
-        return np.stack(middles, -2), np.stack(radii, -1)
-
-    def attention(self, x, normed, memory, window, seen, name):
-        """x [C, d] + what it attends to: the rows window [C, n] of memory, where seen"""
-        q, rq = (part[:, None] for part in self.heads(normed, name + ".query"))
-        (k, rk), (v, rv) = (take(self.heads(memory, f"{name}.{part}"), window) for part in ("key", "value"))
+    def attention(self, x, norm, memory, memory_norm, window, seen, name):
+        """x [N, d] + what it attends to: the rows window [N, n] of memory, where seen"""
+        q, rq = (part[:, None] for part in self.linear(x, norm, name + ".query", (self.heads,)))
+        k, rk = (part[window] for part in self.linear(memory, memory_norm, name + ".key", (self.heads,)))
+        v, rv = (part[window] for part in self.linear(memory, memory_norm, name + ".value", (self.heads,)))
         if name + ".offsets" in self.weights:
             offsets = self.weights[name + ".offsets"][:, 0].swapaxes(0, 1)
             k, rk = self.add((k, rk), (offsets, 0 * offsets[..., 0]))
-        e, n, seen = self.width, k.shape[1], seen[..., None]
-        scores = np.where(seen, (q * k).sum(-1) / math.sqrt(e), -np.inf)
+        root, seen, mq, mk = math.sqrt(self.width), seen[..., None], size(q) + rq, size(k) + rk
+        scores = np.where(seen, (q * k).sum(-1) / root, -np.inf)
+        longest = np.where(seen, scores.max(1, keepdims=True) - scores, 0).max(1, keepdims=True)
         p = np.exp(scores - scores.max(1, keepdims=True))
-        p = p / p.sum(1, keepdims=True)
-        apart, mq, mk = size(k - k.mean(1, keepdims=True)), size(q) + rq, size(k) + rk
-        moved = (rq * apart + mq * rk + self.gamma(e + 4) * mq * mk + TINY) / math.sqrt(e) * UP
-        moved = np.where(seen, moved, 0).max(1, keepdims=True)
-        longest = np.where(seen, scores.max(1, keepdims=True) - scores, 0).max(1, keepdims=True) + 2 * moved
-        rounded = (np.expm1(2 * self.unit * (longest + 2 * 4 * UP)) + self.gamma(2 * n + 5)) * 1.01  # 4 ulp of exp
-        require(np.all(longest < 80) and np.all(rounded < 0.01), "weights of attention are too uncertain")
-        self.longest = max(self.longest, longest.max())
-        odds, others = np.expm1(2 * moved), sum(np.roll(p, i, 1) for i in range(1, n))
-        change = p * others * odds / (1 + np.minimum(p, others) * odds) * UP
-        out = (p[..., None] * v).sum(1)
-        moved = change * size(v - v.mean(1, keepdims=True)) + (p + change) * (rv + rounded * (size(v) + rv))
-        out, radius = self.ball(out, moved.sum(1))
-        return self.add(x, self.linear((out.reshape(len(out), -1), size(radius)), name + ".output"))
+        p /= p.sum(1, keepdims=True)
+        out = (p[..., None] * v).sum(1, keepdims=True)
+        # A number added to all scores changes no weight, and weights sum to 1: of keys and values, differences count.
+        moved = rq * size(k - k.mean(1, keepdims=True)) + mq * rk + self.gamma(self.width + 4) * mq * mk + TINY
+        moved = np.where(seen, moved / root * UP, 0).max(1, keepdims=True)
+        rounded = np.expm1(2 * self.unit * (longest + 2 * moved + 2 * 4 * UP)) + self.gamma(2 * k.shape[1] + 5)
+        require(np.all(longest + 2 * moved < 80) and np.all(rounded < 0.01), "weights of attention are too uncertain")
+        self.longest = max(self.longest, (longest + 2 * moved).max())
+        change = p * (1 - p + 2.0**-40) * np.expm1(2 * moved) * UP  # the odds of a weight move by exp(2 · moved)
+        radius = change * size(v - out) + (p + change) * (rv + 1.01 * rounded * (size(v) + rv))
+        heads = self.ball(out.reshape(len(out), -1), size(radius.sum(1)))
+        return self.add(x, self.linear(heads, None, name + ".output"))
 
     def model(self, contexts, right):
-        """How far the right logit lies above each other one, and the radius of that difference: two of [C, V]"""
-        self.width = self.weights["decoder.0.cross_attention.offsets"].shape[-1]
+        """How far the logit `right` lies above each other one, and the radius of that difference: two of [N, V - 1]"""
         table = self.weights["embedding.weight"] * math.sqrt(len(self.weights["decoder_norm.bias"]))
         embedded = table, size(table) * (0 if math.log2(table.shape[1]) % 2 == 0 else self.gamma(3))
 
-        operand = [*range(10), BLANK]
-        x = take(embedded, np.array([(a, b) for a in operand for b in operand]).ravel())  # two rows a position
-        position, number = np.arange(0, 242, 2).repeat(2)[:, None] + [0, 1], np.zeros(16, int)
-        normed = self.norm(x, "encoder.0.attention_norm")
-        x = self.attention(x, normed, normed, position, position >= 0, "encoder.0.attention")
-        memory = self.norm(self.feed_forward(x, "encoder.0."), "encoder_norm")
+        operand, norm, name = [*range(10), BLANK], "encoder.0.attention_norm", "encoder.0.attention"
+        digits = np.array([(a, b) for a in operand for b in operand]).ravel()  # two rows for each of 121 positions
+        x, window = [part[digits] for part in embedded], np.arange(0, 242, 2).repeat(2)[:, None] + [0, 1]
+        memory = self.feed_forward(self.attention(x, norm, x, norm, window, window >= 0, name), "encoder.0.")
 
-        number[operand] = 2 * np.arange(11)  # of a digit's rows
-        a, b, a_below, b_below, last, before = contexts.T
-        x, window = take(embedded, last), np.stack([before, last], 1)
-        normed, memory_written = self.norm(x, "decoder.0.self_norm"), self.norm(embedded, "decoder.0.self_norm")
-        x = self.attention(x, normed, memory_written, window, window != NONE, "decoder.0.self_attention")
-        below, here = number[a_below] * 11 + number[b_below], number[a] * 11 + number[b]
-        window, seen = np.stack([below, below + 1, here, here + 1], 1), np.stack([a_below, b_below, a, b], 1) != NONE
-        x = self.attention(x, self.norm(x, "decoder.0.cross_norm"), memory, window, seen, "decoder.0.cross_attention")
-        x = self.norm(self.feed_forward(x, "decoder.0."), "decoder_norm")
+        x, window, norm = [part[contexts[:, 4]] for part in embedded], contexts[:, [5, 4]], "decoder.0.self_norm"
+        x = self.attention(x, norm, embedded, norm, window, window != NONE, "decoder.0.self_attention")
+        a, b, a_below, b_below = np.minimum(contexts[:, :4], 10).T  # a blank's number among the operands is 10
+        here, below, seen = 2 * (11 * a + b), 2 * (11 * a_below + b_below), contexts[:, [2, 3, 0, 1]] != NONE
+        window, name = np.stack([below, below + 1, here, here + 1], 1), "decoder.0.cross_attention"
+        x = self.attention(x, "decoder.0.cross_norm", memory, "encoder_norm", window, seen, name)
+        x = self.feed_forward(x, "decoder.0.")
 
-        weight, bias, gain = self.weights["output.weight"], self.weights["output.bias"], x["gain"]
-        apart, logits = weight[right][:, None] - weight, x["middle"] @ weight.T + bias  # [C, V, d], [C, V]
-        both, biases = size(weight[right])[:, None] + size(weight), bias[right][:, None] - bias
-        above, folded = np.take_along_axis(logits, right[:, None], 1) - logits, apart * gain
-        slack = 2.0**-40 * both * size(gain)
-        n, s, m, f, most = (x[part][:, None] for part in ("n", "s", "m", "f", "most"))
-        radius = n * (size(folded - folded.mean(-1, keepdims=True)) + slack) + m * (np.abs(apart @ gain) + slack)
-        radius += f * size(apart) + s * (np.abs(above - apart @ x["bias"] - biases) + most * slack)
-        radius += self.gamma(weight.shape[1] + 1) * (most * both + np.abs(bias) + np.abs(bias[right])[:, None]) + TINY
-        own = np.arange(len(weight)) == right[:, None]
-        return np.where(own, np.inf, above), np.where(own, 0, radius * UP)
+        weight, bias = self.weights["output.weight"], self.weights["output.bias"]
+        others, their_bias = np.delete(weight, right, 0), np.delete(bias, right)
+        absolute = abs(weight[right]) + abs(others), abs(bias[right]) + abs(their_bias)
+        apart = weight[right] - others, bias[right] - their_bias
+        above, radius = self.product(x, "decoder_norm", *apart, (len(others),), absolute)
+        return above[..., 0], radius
 
 
-def check(stated: dict, weights: dict[str, np.ndarray], digits=range(10)) -> None:
+def check(stated: dict, weights: dict[str, np.ndarray], digits=range(10)) -> dict[str, tuple[float, float]]:
+    """Refuses, or returns the smallest reserve and the largest radius by precision."""
     digest = sha256(b"".join(name.encode() + weight.tobytes() for name, weight in sorted(weights.items())))
-    require(digest == stated["weights_sha256"], "the checkpoint holds other weights than those proven")
+    same = digest.hexdigest() == stated["weights_sha256"]
+    require(same, "the checkpoint holds other weights than those proven")
     layers = {part for name in weights for part in name.split(".") if part.isdigit()}
     require(layers == {"0"}, "the checkpoint has other layers than one encoder's and one decoder's")
-    require(sha256("\n".join(stated["assumptions"]).encode()) == ASSUMPTIONS_SHA256, "the assumptions are others")
+    same = sha256("\n".join(stated["assumptions"]).encode()).hexdigest() == ASSUMPTIONS_SHA256
+    require(same, "the assumptions are others")
     print("Assumed:", *stated["assumptions"], sep="\n- ")
-    found = enumerate_contexts(digits)
-    contexts, right = np.array(list(found)), np.array(list(found.values()))
-    code = contexts @ 16 ** np.arange(6)
-    contexts, right, code = contexts[code.argsort()], right[code.argsort()], np.sort(code).astype("<i4")
-    same = stated["local_contexts"] == len(contexts) and stated["contexts_sha256"] == sha256(code.tobytes())
-    require(same, f"the {len(contexts):,} local contexts are others")
-    weights, proven = {name: weight.astype(float) for name, weight in weights.items()}, {}
+    errors, rounding, stamp = stated["exp"]["largest_error_in_ulp"], stated["rounding"], stated["fingerprint"]
+    require({"torch", "numpy"} <= {*errors} and all(e <= 4 for e in errors.values()), "exp is less exact than assumed")
+    require(stated["proven"] and rounding["float64"]["holds"], "not proven in float64")
+    require(stated["proven_in_float32"] == rounding["float32"]["holds"], "not proven in float32")
+
+    found = sorted(enumerate_contexts(digits).items(), key=lambda item: item[0][::-1])
+    contexts, right = np.array([context for context, _ in found]), np.array([symbol for _, symbol in found])
+    same = stated["contexts_sha256"] == sha256((contexts @ 16 ** np.arange(6)).astype("<i4").tobytes()).hexdigest()
+    require(same and stated["local_contexts"] == len(found), f"the {len(found):,} local contexts are others")
+    proven = {}
     for precision, unit in (("float64", 2.0**-53), ("float32", 2.0**-24)):
-        claim, bounds = stated["rounding"][precision], Bounds(weights, unit)
-        proven[precision] = claim["holds"]
+        claim, bounds = rounding[precision], Bounds(weights, unit)
         if not claim["holds"]:
             continue
-        parts = [bounds.model(contexts[i : i + 8192], right[i : i + 8192]) for i in range(0, len(contexts), 8192)]
-        above, radius = (np.concatenate(part) for part in zip(*parts, strict=True))
-        reserve, largest, share = (above - radius).min(), radius.max(), (radius / above).max()
-        print(f"{precision}: in each of {len(contexts):,} contexts the right logit wins by at least {reserve:.4g}")
+        above, radius = np.empty((2, len(right), len(weights["output.bias"]) - 1))
+        for symbol in {*right}:
+            above[right == symbol], radius[right == symbol] = bounds.model(contexts[right == symbol], symbol)
+        reserve, largest = proven[precision] = (above - radius).min(), radius.max()
+        print(f"{precision}: in each of {len(found):,} contexts the right logit wins by at least {reserve:.4g}")
         require(0 < reserve >= claim["smallest_reserve"], f"{precision}: reserve {reserve:.4g}, not as stated")
         require(claim["largest_radius"] >= largest, f"{precision}: radius {largest:.4g}, more than stated")
-        require(claim["largest_share_of_a_difference"] >= share, f"{precision}: share {share:.4g}, more than stated")
         require(-stated["exp"]["from"] >= bounds.longest, f"exp was not examined down to {-bounds.longest:.2f}")
         if precision == "float64":
-            stamp, place = stated["fingerprint"], above.min(1) / stated["fingerprint"]["grid"] + 0.5
-            clear = np.abs(place - np.round(place)) > radius.max(1) / stamp["grid"] + 1e-6
-            same = clear.all() and sha256(np.floor(place).astype("<i4").tobytes()) == stamp["sha256"]
-            require(same, "the margins have another fingerprint")
-    errors = stated["exp"]["largest_error_in_ulp"]
-    require({"torch", "numpy"} <= {*errors} and all(e <= 4 for e in errors.values()), "exp is less exact than assumed")
-    require(proven["float64"] and stated["proven"] and stated["proven_in_float32"] == proven["float32"], "not proven")
+            place = above.min(1) / stamp["grid"] + 0.5
+            clear = (abs(place - np.round(place)) > radius.max(1) / stamp["grid"] + 1e-6).all()
+            same = stamp["sha256"] == sha256(np.floor(place).astype("<i4").tobytes()).hexdigest()
+            require(clear and same, "the margins have another fingerprint")
+    return proven
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
     input  "123 + 4567 = "     answer "4690"        at most 32 characters of input
 
-For the classic position schemes a sum is the row of its characters, and the answer is written in one of two orders:
-"plain" (4690, the highest digit first) or "reversed" (0964, the order in which carries travel).
-For `place_value` the operands stand one below the other, as at school, the units first, a blank where a number has
-ended. A digit's position is its place value: 0 for the units, 1 for the tens.
+The model reads the operands one below the other, as at school, the units first, a blank where a number has ended. A
+digit's position is its place value: 0 for the units, 1 for the tens.
 
     position    0  1  2  3  4  5
     operands    3  2  1  ␣  ␣  ␣
@@ -181,25 +179,12 @@ def columns(pairs: Pairs) -> Tensor:
     return torch.stack(operands, dim=2)
 
 
-def characters(pairs: Pairs) -> Tensor:
-    """ "123 + 4567 = " as one token for each character: [N, S], padded on the right."""
-    inputs = [to_input(pair) for pair in pairs]
-    return to_tokens(inputs, max(map(len, inputs)), PAD)
-
-
-def encode_answers(pairs: Pairs, order: str, width: int) -> Tensor:
-    """Right answers with their END: [N, width], padded on the right."""
-    texts = [right_answer(pair) for pair in pairs]
-    tokens = to_tokens([text[::-1] if order == "reversed" else text for text in texts], width, PAD)
-    tokens[torch.arange(len(texts)), torch.tensor([len(text) for text in texts])] = END
-    return tokens
-
-
-def encode(pairs: Pairs, scheme: str, order: str) -> tuple[Tensor, Tensor]:
-    """What a model of this scheme reads and should write: sources [N, P, 2] or [N, S], targets [N, T]."""
-    sources = columns(pairs) if scheme == "place_value" else characters(pairs)
-    width = 2 + max(len(number) for pair in pairs for number in pair)
-    return sources, encode_answers(pairs, order, width)
+def encode(pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """What the model reads, [N, P, 2], and what it should write, units first, with the END: [N, P], padded."""
+    sources, texts = columns(pairs), [right_answer(pair) for pair in pairs]
+    targets = to_tokens([text[::-1] for text in texts], sources.shape[1], PAD)
+    targets[torch.arange(len(texts)), torch.tensor([len(text) for text in texts])] = END
+    return sources, targets
 
 
 def decoder_inputs(targets: Tensor) -> Tensor:

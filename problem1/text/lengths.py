@@ -6,7 +6,7 @@ Beyond that, shapes that no training row had: one operand far longer, or nothing
 
 from lab.statistics import wilson
 from lab.training import evaluate
-from problem1.text.dataset import MAX_CHARACTERS, Pairs, chain_pairs, encode, random_pairs, score, to_input
+from problem1.text.dataset import MAX_CHARACTERS, Pairs, chain_pairs, encode, random_pairs, score
 
 # characters of input -> (random sums, full-carry-chain sums); operands have (characters - 6) / 2 digits
 COUNTS = {
@@ -22,45 +22,6 @@ COUNTS = {
     1024: (200, 100),
     2006: (100, 100),
 }
-# Attention over all characters costs the square of their number; the classic schemes fail long before.
-CLASSIC_LENGTHS = (8, 12, 16, 24, 32, 64, 128, 256, 512)
-CELLS = 2**24  # numbers of one activation or attention pattern at once: 64 MB
-
-
-def digits_at(characters: int) -> int:
-    """32 -> 13: what remains for each operand beside " + " and " = "."""
-    return (characters - 6) // 2
-
-
-def exact_match(model, settings: dict, pairs: Pairs) -> dict:
-    """{"right", "of", "share", "interval_95"}: greedy decoding's exact match (see `score` in dataset.py)."""
-    rows = encode(pairs, settings["scheme"], settings["order"])
-    width = rows[0].shape[1]
-    per_symbol = 2 * settings["d_ff"] if settings["scheme"] == "place_value" else settings["num_heads"] * width
-    batch = max(1, min(1024, CELLS // (width * per_symbol)))
-    right = round(evaluate(model, rows, score, batch)[1] * len(pairs))
-    return share(right, len(pairs))
-
-
-def share(right: int, of: int) -> dict:
-    return {"right": right, "of": of, "share": right / of, "interval_95": list(wilson(right, of))}
-
-
-def by_length(model, settings: dict, most: int = 1000, seed: int = 7) -> dict[str, dict]:
-    """{"32": {"digits": 13, "random": {…}, "chain": {…}}, …}: the same sums for every model, `most` of a kind."""
-    lengths = [length for length in COUNTS if settings["scheme"] == "place_value" or length in CLASSIC_LENGTHS]
-    out = {}
-    for length in lengths:
-        digits, (random_count, chain_count) = digits_at(length), (min(most, count) for count in COUNTS[length])
-        out[str(length)] = {
-            "digits": digits,
-            "random": exact_match(model, settings, random_pairs(digits, random_count, seed + length)),
-            "chain": exact_match(model, settings, chain_pairs(digits, chain_count, seed + length)),
-        }
-    return out
-
-
-# --- shapes ------------------------------------------------------------------------------------------------------
 
 
 def unequal_pairs(count: int, short: int, long: int, seed: int) -> Pairs:
@@ -80,18 +41,28 @@ SHAPES = {
 }
 
 
-def by_shape(model, settings: dict, most: int = 10_000) -> dict[str, dict]:
-    """{"all nines twice": {…}, …}; classic schemes only on shapes within CLASSIC_LENGTHS."""
-    shapes = {name: pairs()[:most] for name, pairs in SHAPES.items()}
-    if settings["scheme"] != "place_value":
-        longest = {name: max(len(to_input(pair)) for pair in pairs) for name, pairs in shapes.items()}
-        shapes = {name: pairs for name, pairs in shapes.items() if longest[name] <= max(CLASSIC_LENGTHS)}
-    return {name: exact_match(model, settings, pairs) for name, pairs in shapes.items()}
+def exact_match(model, pairs: Pairs) -> dict:
+    """Greedy decoding's exact match (see `score` in dataset.py), of some 262,144 positions at once."""
+    rows = encode(pairs)
+    batch = max(1, min(1024, 2**18 // rows[0].shape[1]))
+    return share(round(evaluate(model, rows, score, batch)[1] * len(pairs)), len(pairs))
 
 
-def run(model, settings: dict, most: int) -> dict:
-    """The content of lengths.json."""
-    lengths, shapes = by_length(model, settings, most), by_shape(model, settings, most)
+def share(right: int, of: int) -> dict:
+    return {"right": right, "of": of, "share": right / of, "interval_95": list(wilson(right, of))}
+
+
+def run(model, most: int) -> dict:
+    """The content of lengths.json: at most `most` sums of a kind, the same for every model."""
+    lengths = {}
+    for length, (random_count, chain_count) in COUNTS.items():
+        digits, seed = (length - 6) // 2, 7 + length  # six characters are " + " and " = "
+        lengths[str(length)] = {
+            "digits": digits,
+            "random": exact_match(model, random_pairs(digits, min(most, random_count), seed)),
+            "chain": exact_match(model, chain_pairs(digits, min(most, chain_count), seed)),
+        }
+    shapes = {name: exact_match(model, pairs()[:most]) for name, pairs in SHAPES.items()}
     parts = [part[kind] for part in lengths.values() for kind in ("random", "chain")] + list(shapes.values())
     total = share(sum(part["right"] for part in parts), sum(part["of"] for part in parts))
     return {"training_characters": MAX_CHARACTERS, "lengths": lengths, "shapes": shapes, "in_all": total}

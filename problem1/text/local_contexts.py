@@ -72,40 +72,24 @@ class Position(NamedTuple):
 def every_local_context(digits: tuple[int, ...] = DIGITS) -> dict[LocalContext, tuple[str, str]]:
     """Each local context of sums of numbers with these digits (1 must be one), with a shortest sum that has it."""
     found: dict[LocalContext, tuple[str, str]] = {}
-    below: dict[Position, Position | None] = {}  # how a position was first reached
-    queue: deque[Position] = deque()
-
-    def reach(position: Position, context: LocalContext, parent: Position | None) -> None:
-        if context not in found:
-            found[context] = _sum_with(position, parent, below)
-        if position not in below and position.symbol()[0] != END:
-            below[position] = parent
-            queue.append(position)
-
-    for a in digits:
-        for b in digits:
-            reach(Position(a, b, START, 0), LocalContext(a, b, ABSENT, ABSENT, START, ABSENT), None)
+    seen: set[Position] = set()
+    nothing = (ABSENT, ABSENT, START, ABSENT)
+    queue = deque((Position(a, b, START, 0), LocalContext(a, b, *nothing), ("", "")) for a in digits for b in digits)
     while queue:
-        position = queue.popleft()
+        position, context, below = queue.popleft()
+        sides = zip(position[:2], below, strict=True)
+        numbers = [text if digit == BLANK else f"{digit}{text}" for digit, text in sides]
+        if context not in found:  # with a 1 on top of what would be a leading zero
+            found[context] = tuple("1" + text if len(text) > 1 and text[0] == "0" else text for text in numbers)
         symbol, carry = position.symbol()
+        if symbol == END or position in seen:
+            continue
+        seen.add(position)
         for a in position.above(position.a, digits):
             for b in position.above(position.b, digits):
                 context = LocalContext(a, b, position.a, position.b, symbol, position.last)
-                reach(Position(a, b, symbol, carry), context, position)
+                queue.append((Position(a, b, symbol, carry), context, numbers))
     return found
-
-
-def _sum_with(top: Position, parent: Position | None, below: dict[Position, Position | None]) -> tuple[str, str]:
-    """The operands whose highest position is `top`; a 1 on top of what would be a leading zero."""
-    chain = [top]
-    while parent is not None:
-        chain.append(parent)
-        parent = below[parent]
-    operands = []
-    for side in (0, 1):
-        digits = "".join(str(position[side]) for position in chain if position[side] != BLANK)
-        operands.append("1" + digits if digits[0] == "0" and len(digits) > 1 else digits)
-    return operands[0], operands[1]
 
 
 # --- local contexts in tensors -----------------------------------------------------------------------------------

@@ -49,26 +49,21 @@ class LocalDecoderLayer(DecoderLayer):
         self.self_attention = WindowAttention(d_model, num_heads, 2, f"{name}.self")
         self.cross_attention = WindowAttention(d_model, num_heads, 4, f"{name}.cross")
 
-    def read(self, x: Tensor, mask: Tensor, hooks=None) -> Tensor:
+    def read(self, x: Tensor, mask: Tensor) -> Tensor:
         """The last two symbols [N, 2, d_model] -> the last one, which attends to both: [N, 1, d_model]"""
         attention, normed = self.self_attention, self.self_norm(x)
         queries, keys, values = attention.query(normed[:, 1:]), attention.keys(normed), attention.value(normed)
-        return x[:, 1:] + self.dropout(attention.attend(queries, keys, values, mask, hooks)[0])
+        return x[:, 1:] + self.dropout(attention.attend(queries, keys, values, mask)[0])
 
-    def write(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, hooks=None) -> Tensor:
+    def write(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """x [N, 1, d_model], keys and values of the memory [N, 4, d_model] -> [N, 1, d_model]"""
         queries = self.cross_attention.query(self.cross_norm(x))
-        x = x + self.dropout(self.cross_attention.attend(queries, keys, values, mask, hooks)[0])
+        x = x + self.dropout(self.cross_attention.attend(queries, keys, values, mask)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
-def each_pair_once(function: Callable, pairs: Tensor, hooks=None) -> Tensor:
-    """function(pairs [N, 2]) -> [N, d] for pairs of symbols […, 2], looked up in a table of all: […, d]
-
-    With hooks, which are to see every position, there is no table.
-    """
-    if hooks is not None:
-        return function(pairs.flatten(0, -2)).unflatten(0, pairs.shape[:-1])
+def each_pair_once(function: Callable, pairs: Tensor) -> Tensor:
+    """function(pairs [N, 2]) -> [N, d] for pairs of symbols […, 2], looked up in a table of all: […, d]"""
     symbols = torch.arange(VOCAB_SIZE, device=pairs.device)
     return F.embedding(pairs[..., 0] * VOCAB_SIZE + pairs[..., 1], function(torch.cartesian_prod(symbols, symbols)))
 
@@ -93,7 +88,7 @@ class PlaceValueTransformer(nn.Module):
     def embed(self, tokens: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim))
 
-    def remember(self, columns: Tensor, hooks=None) -> tuple[Tensor, Tensor]:
+    def remember(self, columns: Tensor) -> tuple[Tensor, Tensor]:
         """columns [B, P, 2] -> keys and values of each position's window in the memory: [B, P, 4, d_model]
 
         Below the first position there is nothing; a mask hides that half of its window.
@@ -103,36 +98,36 @@ class PlaceValueTransformer(nn.Module):
             """Each position is a sequence of its own, two symbols long: [N, 2] -> memory [N, 2·d_model]"""
             x = self.embed(pairs)
             for layer in self.encoder:
-                x = layer(x, hooks=hooks)
+                x = layer(x)
             return self.encoder_norm(x).flatten(1)
 
-        here = each_pair_once(encode, columns, hooks).unflatten(2, (2, -1))
+        here = each_pair_once(encode, columns).unflatten(2, (2, -1))
         below = F.pad(here[:, :-1], (0, 0, 0, 0, 1, 0))
         windows, cross = torch.cat([below, here], 2), self.decoder[0].cross_attention
         return cross.keys(windows), cross.value(windows)
 
-    def read(self, pairs: Tensor, hooks=None) -> Tensor:
+    def read(self, pairs: Tensor) -> Tensor:
         """The last two symbols written, PAD where there is but one: […, 2] -> […, d_model]"""
 
         def attend(pairs: Tensor) -> Tensor:
-            return self.decoder[0].read(self.embed(pairs), (pairs != PAD)[:, None, None], hooks).squeeze(1)
+            return self.decoder[0].read(self.embed(pairs), (pairs != PAD)[:, None, None]).squeeze(1)
 
-        return each_pair_once(attend, pairs, hooks)
+        return each_pair_once(attend, pairs)
 
-    def write(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, hooks=None) -> Tensor:
+    def write(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """x [N, d_model], keys and values [N, 4, d_model] -> logits of the next symbols [N, vocab]"""
-        x = self.decoder[0].write(x.unsqueeze(1), keys, values, mask, hooks)
+        x = self.decoder[0].write(x.unsqueeze(1), keys, values, mask)
         return self.output(self.decoder_norm(x)).squeeze(1)
 
-    def forward(self, columns: Tensor, written: Tensor, hooks=None) -> Tensor:
+    def forward(self, columns: Tensor, written: Tensor) -> Tensor:
         """columns [B, P, 2], symbols written before [B, T], T <= P -> logits [B, T, vocab] of the next symbols"""
-        keys, values = self.remember(columns[:, : written.shape[1]], hooks)
+        keys, values = self.remember(columns[:, : written.shape[1]])
         before = F.pad(written[:, :-1], (1, 0), value=PAD)
-        x = self.read(torch.stack([before, written], 2), hooks)
+        x = self.read(torch.stack([before, written], 2))
         mask = torch.ones(*written.shape, 1, 1, 4, dtype=torch.bool, device=written.device)
         mask[:, 0, ..., :2] = False
         x, keys, values, mask = (tensor.flatten(0, 1) for tensor in (x, keys, values, mask))
-        return self.write(x, keys, values, mask, hooks).unflatten(0, written.shape)
+        return self.write(x, keys, values, mask).unflatten(0, written.shape)
 
     @torch.inference_mode()
     def generate(self, columns: Tensor) -> tuple[Tensor, Tensor]:

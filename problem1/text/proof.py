@@ -13,7 +13,6 @@ import copy
 import hashlib
 import math
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,7 +24,6 @@ from problem1.text.dataset import PAD, Pairs, decoder_inputs, encode, random_pai
 from problem1.text.local_contexts import (
     DIGITS,
     KINDS,
-    LocalContext,
     codes,
     every_local_context,
     local_contexts_in,
@@ -56,7 +54,7 @@ def run_on(model: PlaceValueTransformer, pairs: Pairs, batch: int = 4096) -> tup
     """Every step of these sums: codes of the local contexts [M], logit margins [M], logits [M, V]."""
     parts = []
     for start in range(0, len(pairs), batch):
-        columns, targets = encode(pairs[start : start + batch], "place_value", "reversed")
+        columns, targets = encode(pairs[start : start + batch])
         logits = model(columns, decoder_inputs(targets))
         steps = targets != PAD
         contexts = codes(local_contexts_in(columns, targets))
@@ -67,39 +65,12 @@ def run_on(model: PlaceValueTransformer, pairs: Pairs, batch: int = 4096) -> tup
 # --- the proof ---------------------------------------------------------------------------------------------------
 
 
-class Coverage(NamedTuple):
-    """What a model did in each of C local contexts, over all sums that were to contain them."""
-
-    margins: Tensor  # [C] the smallest logit margin seen: 0 or less is a failure, infinite never seen
-    unexpected: int  # steps in a local context that was not enumerated
-    steps: int
-    low: Tensor  # [C, V] the lowest and the highest that each logit was
-    high: Tensor
-
-
-class Places:
-    """Where each local context stands in a list of them."""
-
-    def __init__(self, contexts: Tensor):
-        self.codes, self.order = codes(contexts).sort()
-
-    def find(self, found: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes [M] -> indices of those known, and which are known [M]"""
-        where = torch.searchsorted(self.codes, found).clamp(max=len(self.codes) - 1)
-        known = self.codes[where] == found
-        return self.order[where[known]], known
-
-
-def cover(model: PlaceValueTransformer, expected: dict[LocalContext, tuple[str, str]]) -> Coverage:
-    """Run the model on every sum and sort its steps by their local contexts."""
-    count = len(expected)
-    found, by_step, logits = run_on(model, list(expected.values()))
-    index, known = Places(torch.tensor(list(expected))).find(found)
-    lowest = torch.full((count,), torch.inf, dtype=by_step.dtype).scatter_reduce(0, index, by_step[known], "amin")
-    rows, logits = index.unsqueeze(1).expand(-1, logits.shape[1]), logits[known]
-    high = torch.full((count, logits.shape[1]), -torch.inf).scatter_reduce(0, rows, logits, "amax")
-    low = torch.full((count, logits.shape[1]), torch.inf).scatter_reduce(0, rows, logits, "amin")
-    return Coverage(lowest, int((~known).sum()), len(found), low, high)
+def find(found: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes [M] -> where they stand among the contexts [C, 6], for those that do; and which do [M]"""
+    ordered, order = codes(contexts).sort()
+    where = torch.searchsorted(ordered, found).clamp(max=len(ordered) - 1)
+    known = ordered[where] == found
+    return order[where[known]], known
 
 
 def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int = 9000, exp_step: int = 1) -> dict:
@@ -108,35 +79,33 @@ def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int
     expected = every_local_context(digits)
     contexts = list(expected)
     rows = torch.tensor(contexts)
-    seen = cover(model, expected)
-    covered, worst = int(seen.margins.isfinite().sum()), int(seen.margins.argmin())
-    locality = measure_locality(model)
-    premises = (
-        covered == len(contexts)
-        and seen.unexpected == 0
-        and bool((seen.margins > 0).all())
-        and locality["changed_from_outside"] == 0
-    )
+    found, by_step, logits = run_on(model, list(expected.values()))
+    index, known = find(found, rows)
+    # The smallest margin seen in each context: 0 or less is a failure, infinite never seen.
+    lowest = torch.full((len(rows),), torch.inf).scatter_reduce(0, index, by_step[known], "amin")
+    covered, unexpected, worst = int(lowest.isfinite().sum()), int((~known).sum()), int(lowest.argmin())
+    failures, locality = int((lowest <= 0).sum()), measure_locality(model)
+    premises = covered == len(rows) and unexpected == failures == locality["changed_from_outside"] == 0
     bounds, certified = certify(model, rows, exp_step)
     rounding = certified["rounding"]
-    measured = measure_rounding(model, rows, bounds, seen, far)
+    measured = measure_rounding(model, rows, bounds, (index, logits[known]), far)
     inside = all(way["share_of_radius"] <= 1 for way in measured.values())
     return {
         "proven": premises and inside and rounding["float64"]["holds"],
         "proven_in_float32": premises and inside and rounding["float32"]["holds"],
         "local_contexts": len(contexts),
         "covered": covered,
-        "steps_in_a_context_not_enumerated": seen.unexpected,
+        "steps_in_a_context_not_enumerated": unexpected,
         "sums": len(expected),
         "longest_operand": max(len(number) for pair in expected.values() for number in pair),
-        "steps": seen.steps,
-        "failures": int((seen.margins <= 0).sum()),
-        "smallest_margin": float(seen.margins[worst]),
+        "steps": len(found),
+        "failures": failures,
+        "smallest_margin": float(lowest[worst]),
         "smallest_margin_at": {"local_context": str(contexts[worst]), "sum": " + ".join(expected[contexts[worst]])},
         "measured": measured,
         "argument": ARGUMENT,
         "locality": locality,
-        "margin_histogram": _histogram(seen.margins, [context.kind for context in contexts]),
+        "margin_histogram": _histogram(lowest, [context.kind for context in contexts]),
         **certified,
     }
 
@@ -164,13 +133,11 @@ def certify(model: PlaceValueTransformer, contexts: Tensor, exp_step: int = 1) -
 def _summary(found: Bound) -> dict:
     """The reserve rounded down and the radius rounded up, to four digits."""
     reserve, radius = float(found.reserve.min()), float(found.radius.max())
-    share = float((found.radius / found.above).max())
     return {
         "holds": reserve > 0,
         "smallest_margin": float(found.margins.min()),
         "smallest_reserve": four_digits(reserve, up=False),
         "largest_radius": four_digits(radius, up=True),
-        "largest_share_of_a_difference": four_digits(share, up=True) if reserve > 0 else None,
     }
 
 
@@ -214,14 +181,16 @@ def fingerprint(contexts: Tensor, found: Bound) -> dict | None:
 
 @torch.inference_mode()
 def measure_rounding(
-    model: PlaceValueTransformer, contexts: Tensor, bounds: dict[str, Bound], seen: Coverage, far: int
+    model: PlaceValueTransformer, contexts: Tensor, bounds: dict[str, Bound], steps: tuple[Tensor, Tensor], far: int
 ) -> dict[str, dict]:
     """How far logits are from the middle of their context when they are computed in different ways, and which share
-    of the radius that is: on all sums, at high positions, one symbol at a time as in greedy decoding, in float64."""
-    places, ways = Places(contexts), {}
+    of the radius that is: on all sums (`steps`: which context, which logits), at high positions, one symbol at a time
+    as in greedy decoding, in float64."""
+    ways = {}
 
     def measure(name: str, precision: str, index: Tensor, logits: Tensor) -> None:
-        distance = (logits.double() - bounds[precision].logits[index]).abs().amax(1)
+        middles, parts = bounds[precision].logits, zip(index.split(2**16), logits.split(2**16), strict=True)
+        distance = torch.cat([(part.double() - middles[rows]).abs().amax(1) for rows, part in parts])
         record(name, precision, distance, bounds[precision].logit_radius[index])
 
     def record(name: str, precision: str, distance: Tensor, radius: Tensor) -> None:
@@ -229,21 +198,20 @@ def measure_rounding(
         ways[name] = {"precision": precision, "distance": float(distance.max()), "share_of_radius": share}
 
     if "float32" in bounds:
-        everywhere = torch.arange(len(contexts))
-        measure("all_sums", "float32", everywhere.repeat(2), torch.cat([seen.low, seen.high]))
+        measure("all_sums", "float32", *steps)
         pairs = [(a + "0" * far, b + "0" * far) for a, b in random_pairs(200, 3, seed=9)]
         found, _, logits = run_on(model, pairs)
-        index, known = places.find(found)
+        index, known = find(found, contexts)
         measure(f"positions_up_to_{far}", "float32", index, logits[known])
-        columns, targets = encode(pairs[:1], "place_value", "reversed")
-        index, known = places.find(codes(local_contexts_in(columns, targets)).flatten())
+        columns, targets = encode(pairs[:1])
+        index, known = find(codes(local_contexts_in(columns, targets)).flatten(), contexts)
         found = bounds["float32"]
         margins = model.generate(columns)[1][0][: len(known)][known]  # in greedy decoding there are margins only
         record("one_symbol_at_a_time", "float32", (margins - found.margins[index]).abs(), found.radius.amax(1)[index])
     if "float64" in bounds:
         some = list(every_local_context().values())[::20]
         found, _, logits = run_on(copy.deepcopy(model).double(), some)
-        index, known = places.find(found)
+        index, known = find(found, contexts)
         measure("float64", "float64", index, logits[known])
     return ways
 
@@ -265,7 +233,7 @@ def measure_locality(model: PlaceValueTransformer, trials: int = 200, digits: in
     """Change every symbol outside the window of one position: no bit of its logits may change. As a check of the
     check, change one symbol inside the window: bits must change, whichever of the six it is."""
     generator = torch.Generator().manual_seed(0)
-    columns, targets = encode(random_pairs(digits, trials, seed=1), "place_value", "reversed")
+    columns, targets = encode(random_pairs(digits, trials, seed=1))
     written = decoder_inputs(targets)
     position = torch.randint(2, digits, (trials,), generator=generator)
     rows, at = torch.arange(trials), torch.arange(columns.shape[1])

@@ -22,24 +22,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab import device
 from lab.figures import COLOURS, plt, save
-from lab.files import UserError, versions, write_json, write_timing
+from lab.files import versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
-from lab.statistics import slope
-from problem1.text import calculator
-from problem1.text.dataset import PAD, chain_pairs, columns, encode_answers, random_pairs
-from problem1.text.trained import MODEL
+from problem1.text.calculator import PRECISIONS
+from problem1.text.dataset import PAD, chain_pairs, columns, encode, random_pairs
+from problem1.text.trained import MODEL, load_model
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
-FIT_FROM = 10_000  # below, a batch of keys and values needs more memory than the sums
 
 
 @dataclass(frozen=True)
 class Settings:
-    model_path: Path = setting(MODEL, "checkpoint of a place_value model", metavar="FILE")
+    model_path: Path = setting(MODEL, "checkpoint to measure", metavar="FILE")
     output_dir: Path = setting(MODEL.parent, "folder for numbers and figure", metavar="DIR")
     largest: int = setting(SIZES[-1], "digits of the largest sums", minimum=SIZES[0])
     sums: int = setting(20, "sums of each size, written side by side", minimum=2)
-    precision: str = setting("float32", "of all weights and activations", choices=calculator.PRECISIONS)
+    precision: str = setting("float32", "of all weights and activations", choices=PRECISIONS)
 
 
 def peak_megabytes() -> float:
@@ -55,14 +53,14 @@ def peak_megabytes() -> float:
 def measure(model_path: Path, digits: int, sums: int, precision: str) -> tuple[dict, dict]:
     """What is exact of the sums of one size, and what they cost. Runs in a process of its own."""
     torch.set_num_threads(1)
-    model = calculator.load(model_path, precision=precision).model
+    model = load_model(model_path)[0].to(getattr(torch, precision))
     model.generate(columns([("5", "5")]))  # first calls cost more than later ones
     before = peak_megabytes()
     pairs = random_pairs(digits, sums - sums // 2, digits) + chain_pairs(digits, sums // 2, digits)
     started = time.perf_counter()
     written, margins = model.generate(columns(pairs))
     seconds, peak = time.perf_counter() - started, peak_megabytes()
-    answers = encode_answers(pairs, "reversed", written.shape[1])
+    answers = encode(pairs)[1]
     steps = answers != PAD
     right = ((written == answers) | ~steps).all(1)
     exact = {"digits": digits, "right": int(right.sum()), "of": sums, "smallest_margin": float(margins[steps].min())}
@@ -89,9 +87,7 @@ def draw(cost: list[dict], sums: int, path: Path) -> None:
 
 def main(settings: Settings) -> None:
     device.start("cpu")
-    trained = calculator.load(settings.model_path).settings
-    if trained["scheme"] != "place_value":
-        raise UserError(f"{settings.model_path} is of scheme {trained['scheme']}: choose a place_value model.")
+    trained = load_model(settings.model_path)[1]
     started, context, found = time.perf_counter(), multiprocessing.get_context("spawn"), []
     for digits in tqdm([s for s in SIZES if s <= settings.largest], unit="size", leave=False, disable=None):
         with context.Pool(1) as pool:
@@ -105,12 +101,7 @@ def main(settings: Settings) -> None:
     sizes, costs = ([part[index] for part in found] for index in (0, 1))
     about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}
     write_json(settings.output_dir / "scaling.json", {"sizes": sizes} | about)
-    large = [size for size in costs if size["digits"] >= FIT_FROM]
-    exponents = {
-        f"{name}_exponent": slope([(size["digits"], size[name]) for size in large]) for name in ("seconds", "megabytes")
-    }
-    seconds = time.perf_counter() - started
-    write_timing(settings.output_dir, seconds, name="scaling_timing.json", sizes=costs, **exponents)
+    write_timing(settings.output_dir, time.perf_counter() - started, name="scaling_timing.json", sizes=costs)
     draw(costs, settings.sums, settings.output_dir / "scaling.png")
 
 

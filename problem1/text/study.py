@@ -23,11 +23,8 @@ from problem1.text.trained import MODEL, load_model
 
 HERE = Path(__file__).resolve().parent
 DEFAULTS = {  # the flags of train.py
-    "scheme": "place_value",
-    "order": "reversed",
     "d_model": 16,
     "num_heads": 2,
-    "num_layers": 1,
     "d_ff": 32,
     "dropout": 0.0,
     "epochs": 32,

@@ -1,9 +1,8 @@
 """Train on addition as text: results/text/best_model.pth, training_log.json, training_curves.png.
 
-    python problem1/text/train.py                                          # place_value: about 20 seconds
-    python problem1/text/train.py --scheme sinusoidal --output-dir try     # another position scheme
-    python problem1/text/train.py --resume                                 # continue a run that was stopped
-    torchrun --nproc_per_node=2 problem1/text/train.py                     # data-parallel
+    python problem1/text/train.py                          # about 20 seconds
+    python problem1/text/train.py --resume                 # continue a run that was stopped
+    torchrun --nproc_per_node=2 problem1/text/train.py     # data-parallel
 
 Sums of numbers of 1 to 13 digits, "123 + 4567 = " -> "4690". An epoch is --epoch-rows rows drawn from the 100,000,
 so that progress shows. Accuracy is exact match: every symbol of the answer right, its end included.
@@ -22,18 +21,11 @@ from lab.files import UserError
 from lab.settings import as_plain, parse, run, setting
 from lab.training import Recipe, Task, train
 from problem1.text.dataset import DEFAULT, encode, load_or_generate, score
-from problem1.text.model import SCHEMES
-from problem1.text.trained import KIND, MODEL, ORDERS, build
+from problem1.text.trained import KIND, MODEL, build
 
 
 @dataclass(frozen=True)
 class Settings:
-    scheme: str = setting("place_value", "position scheme (problem1/text/model.py)", choices=SCHEMES)
-    order: str = setting(
-        "reversed",
-        "the answer's first digit: reversed, the units; plain, the highest (not for place_value)",
-        choices=ORDERS,
-    )
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(MODEL.parent, "folder for checkpoints, log and curves", metavar="DIR")
     batch_size: int = setting(64, "rows in a step", minimum=1)
@@ -42,7 +34,6 @@ class Settings:
     lr: float = setting(5e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int = setting(16, "width of the model", minimum=1)
     num_heads: int = setting(2, "heads of each attention module", minimum=1)
-    num_layers: int = setting(1, "layers of the encoder, and of the decoder", minimum=1)
     d_ff: int = setting(32, "inner width of the feed-forward layers", minimum=1)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.5, "weight decay of AdamW", minimum=0)
@@ -56,22 +47,12 @@ def main(settings: Settings) -> None:
         raise UserError(
             f"--d-model {settings.d_model} cannot be split among --num-heads {settings.num_heads}: choose a multiple."
         )
-    if settings.scheme == "place_value" and settings.order == "plain":
-        raise UserError("--scheme place_value writes the units first: leave out --order plain, or change the scheme.")
-    if settings.scheme == "place_value" and settings.num_layers > 1:
-        raise UserError("--scheme place_value has one layer: leave out --num-layers, or change the scheme.")
     chosen = device.start(settings.device)
     rows = load_or_generate(settings.data_dir)
     config = as_plain(settings)
     torch.manual_seed(settings.seed)
     model = build(config).to(chosen)
-    task = Task(
-        KIND,
-        train=encode(rows["train"], settings.scheme, settings.order),
-        val=encode(rows["val"], settings.scheme, settings.order),
-        test=encode(rows["test"], settings.scheme, settings.order),
-        score=score,
-    )
+    task = Task(KIND, **{name: encode(pairs) for name, pairs in rows.items()}, score=score)
     recipe = Recipe(
         settings.epochs,
         settings.batch_size,

@@ -165,7 +165,7 @@ numbers = st.integers(0, 10**12).map(str)
 
 @given(numbers, numbers)
 def test_text_every_step(javascript, models, a, b):
-    columns, targets = encode_text([(a, b)], "place_value", "reversed")
+    columns, targets = encode_text([(a, b)])
     expected = models["text"](columns, text_inputs(targets))[0]
     steps = javascript(
         "return m.text.add(...input).map((s) => ({...s, logits: list(m.text.contextLogits(...s.context))}))", [a, b]

@@ -10,18 +10,19 @@ from lab.files import write_text
 from tests.fault_injection.common import ROOT, call
 
 OPTIONS = {
-    "MODEL": "--d-model 16 --d-ff 16 --num-heads 2 --num-layers 1 --dropout 0.1 --epochs 16 --device cpu",
-    "TINY": "--d-model 8 --d-ff 8 --num-heads 1 --num-layers 1 --epochs 1 --device cpu",
+    "MODEL": "--d-model 16 --d-ff 16 --num-heads 2 --dropout 0.1 --epochs 16 --device cpu",
+    "TINY": "--d-model 8 --d-ff 8 --num-heads 1 --epochs 1 --device cpu",
+    "LAYER": "--num-layers 1",
     "SIZES": "--train-size 2000 --val-size 200 --test-size 200",
     "NONE": "--encoding none",
     "SEQUENCE": "--sequence 3 9 --device cpu --results-dir",
     "FEW": "--train-size 3 --val-size 2 --test-size 2",
 }
-TRAIN1 = "problem1/train.py MODEL --data-dir {rows1} --output-dir {out}"
+TRAIN1 = "problem1/train.py MODEL LAYER --data-dir {rows1} --output-dir {out}"
 TRAIN_TEXT = "problem1/text/train.py MODEL --epoch-rows 1280 --data-dir {rows_text} --output-dir {out}"
-TRAIN2 = "problem2/train.py MODEL --encoding learned --max-len 600 --data-dir {rows2} --output-dir {out}"
+TRAIN2 = "problem2/train.py MODEL LAYER --encoding learned --max-len 600 --data-dir {rows2} --output-dir {out}"
 ANALYZE1 = "problem1/analyze.py --num-samples 2 --device cpu --data-dir {rows1} --output-dir {out}"
-ANALYZE_TEXT = "problem1/text/analyze.py --num-samples 20 --data-dir {rows_text} --output-dir {out}"
+ANALYZE_TEXT = "problem1/text/analyze.py --num-samples 20 --output-dir {out}"
 ANALYZE2 = "problem2/analyze.py --test-lengths 20 24 --rows 20 --device cpu --output-dir {out}"
 STUDY = "problem2/study.py --encoding none --protocols course --seeds 1 --epochs 2 --lengths 20 --output-dir {out}"
 PREDICT = "problem1/predict.py 34+56 --model-path"

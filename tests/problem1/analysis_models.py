@@ -6,7 +6,7 @@ import torch
 
 from lab import checkpoint
 from lab.training import Recipe, make_optimizer
-from problem1.analysis.context import Context, pick
+from problem1.analysis.context import Context
 from problem1.dataset import Sums, every_pair, score
 from problem1.trained import KIND, build
 
@@ -28,7 +28,7 @@ def adder():
     optimizer = make_optimizer(model, recipe)
     generator = torch.Generator().manual_seed(0)
     for step in range(steps):
-        batch = pick(pairs, torch.randint(len(pairs), (recipe.batch_size,), generator=generator))
+        batch = pairs[torch.randint(len(pairs), (recipe.batch_size,), generator=generator)]
         loss = score(model, (batch.sources, batch.targets))[0].mean()
         optimizer.zero_grad()
         loss.backward()
@@ -42,7 +42,7 @@ def rows(count: int = 200) -> dict[str, Sums]:
     pairs = every_pair(DIGITS)
     order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(1))
     parts = order[: 3 * count].split(count)
-    return {name: pick(pairs, part) for name, part in zip(("train", "val", "test"), parts, strict=True)}
+    return {name: pairs[part] for name, part in zip(("train", "val", "test"), parts, strict=True)}
 
 
 def context(model, folder, count: int = 200) -> Context:

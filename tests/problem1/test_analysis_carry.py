@@ -5,13 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from problem1.analysis import ablation, attention_statistics, patching, probes, roles, summary
+from problem1.analysis import ablation, attention_statistics, patching, probes, roles, statements, summary
 from problem1.analysis.carry_pairs import all_groups, make_group
-from problem1.analysis.context import pick
 from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import decoder_inputs, every_pair
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import by_forward_hook, columns, one_hot
+from tests.problem1.test_data import check_row
 
 
 @pytest.fixture(scope="module")
@@ -28,33 +28,26 @@ def test_pairs_differ_in_one_digit_and_exactly_the_wanted_carries(num_digits, da
     target = data.draw(st.integers(0, num_digits - 1 - nines))
     group = make_group(num_digits, target, nines, 20, seed=data.draw(st.integers(0, 5)))
     assert len(group.without) == len(group.carrying) == len(group.control) == 20
-    for row in range(20):
-        numbers = []
-        for sums in (group.without, group.carrying, group.control):
-            source, answer = sums.sources[row].tolist(), sums.targets[row].tolist()
-            a, b = source[:num_digits], source[num_digits + 1 :]
-            assert a[0] and b[0]
-            assert int("".join(map(str, a))) + int("".join(map(str, b))) == int("".join(map(str, answer)))
-            numbers.append((a, b, answer))
-        (a, b, answer), (other_a, other_b, other), (control_a, _, control) = numbers
-        changed = [column for column in range(num_digits) if a[column] != other_a[column]]
-        assert changed == [target + nines] and b == other_b
-        assert [column for column in range(num_digits) if a[column] != control_a[column]] == changed
-        assert answer[:target] == other[:target] == control[:target]  # all before the target agrees
-        assert (answer[target] + 1) % 10 == other[target] and answer[target] == control[target]
-        assert all(a[column] + b[column] == 9 for column in range(target, target + nines))
-        assert all(answer[place] == 9 and other[place] == 0 for place in range(target + 1, target + 1 + nines))
+    for sums in (group.without, group.carrying, group.control):
+        for source, answer in zip(sums.sources.tolist(), sums.targets.tolist(), strict=True):
+            check_row(source, answer, num_digits)
+    (a, b), (other_a, other_b), (control_a, _) = (s.operands() for s in (group.without, group.carrying, group.control))
+    changed = torch.arange(num_digits) == target + nines  # one digit of a, and no other
+    assert ((a != other_a) == changed).all() and ((a != control_a) == changed).all() and (b == other_b).all()
+    answer, other, control = (sums.targets for sums in (group.without, group.carrying, group.control))
+    assert (answer[:, :target] == other[:, :target]).all() and (
+        answer[:, : target + 1] == control[:, : target + 1]
+    ).all()
+    assert ((answer[:, target] + 1) % 10 == other[:, target]).all()
+    passed = slice(target, target + nines)
+    assert ((a + b)[:, passed] == 9).all()
+    assert (answer[:, 1:][:, passed] == 9).all() and (other[:, 1:][:, passed] == 0).all()
 
 
 def test_every_digit_a_carry_can_reach_has_its_pairs():
-    assert [(group.digit, group.nines) for group in all_groups(3, 5)] == [
-        ("thousands", 0),
-        ("hundreds", 0),
-        ("tens", 0),
-        ("thousands", 1),
-        ("hundreds", 1),
-        ("thousands", 2),
-    ]
+    names = ["thousands, straight", "hundreds, straight", "tens, straight"]
+    names += ["thousands, through one 9", "hundreds, through one 9", "thousands, through two 9s"]
+    assert [group.name for group in all_groups(3, 5)] == names
     assert [group.name for group in all_groups(1, 5)] == ["tens, straight"]
     straight = [group.target for group in all_groups(19, 5) if group.nines == 0]
     assert straight[0] == 0 and straight[-1] == 18 and len(straight) == 6
@@ -75,12 +68,6 @@ def experiment(model, clean, corrupted, target: int) -> patching.PatchingExperim
     )
 
 
-def test_patching_a_run_into_itself_changes_nothing():
-    model, sums = analysis_models.untrained(), analysis_models.rows(100)["test"]
-    same = experiment(model, sums, sums, target=1)
-    torch.testing.assert_close(same.clean.logits(same.patch(model.head_names())), same.clean.recorded.logits)
-
-
 def test_patching_all_heads_gives_the_corrupted_run():
     model = analysis_models.adder()
     pairs, _ = patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))
@@ -90,8 +77,9 @@ def test_patching_all_heads_gives_the_corrupted_run():
     # All that the source tells comes through cross-attention: these heads alone must do the same.
     cross = patching.stages(model)["all decoder cross"]
     torch.testing.assert_close(pairs.effect(pairs.patch(cross))[1], moved, atol=1e-3, rtol=0)
-    assert not pairs.effect({})[0].any()
-    assert not pairs.effect(pairs.patch(model.head_names()) | pairs.freeze(model.head_names()))[0].any()
+    frozen = pairs.patch(model.head_names()) | pairs.freeze(model.head_names())
+    assert not pairs.effect({})[0].any() and not pairs.effect(frozen)[0].any()
+    torch.testing.assert_close(pairs.clean.logits(pairs.freeze(cross)), pairs.clean.recorded.logits)
 
 
 def test_patching_equals_an_independent_implementation():
@@ -101,7 +89,7 @@ def test_patching_equals_an_independent_implementation():
     for sums in (group.without, group.carrying):
         with torch.no_grad():
             keep &= (model(sums.sources, decoder_inputs(sums.targets)).argmax(-1) == sums.targets)[:, 1]
-    without, carrying = pick(group.without, keep), pick(group.carrying, keep)
+    without, carrying = group.without[keep], group.carrying[keep]
     pairs = experiment(model, without, carrying, target=1)
     for head in model.head_names():
         module, own = columns(model, head)
@@ -146,7 +134,7 @@ def test_what_others_bring_through_the_chosen_heads_does_not_count_as_theirs():
 
 def test_feed_forward_layers_are_patched_and_ablated_like_a_change_of_their_weights(context):
     model, sums = context.model, context.rows["test"]
-    other = pick(sums, torch.randperm(len(sums), generator=torch.Generator().manual_seed(0)))
+    other = sums[torch.randperm(len(sums), generator=torch.Generator().manual_seed(0))]
     pairs = experiment(model, sums, other, target=1)
     for name in ("encoder.0.feed_forward", "decoder.0.feed_forward"):
         layer, kept = model.get_submodule(name).outer, {}
@@ -203,7 +191,7 @@ def test_ablation_on_the_pairs_counts_digits_that_were_right(context, patched):
     group = make_group(2, target=1, nines=0, count=patching.PAIRS)
     clean, _ = group.clean_and_corrupted()
     usable = patching.make_experiment(context.model, group)[1]
-    clean = pick(clean, usable)
+    clean = clean[usable]
     for head in context.heads:
         wrong = by_forward_hook(context.model, clean, {head: 0.0}).argmax(-1)[:, 1] != clean.targets[:, 1]
         found = patched[0]["heads"][head]["wrong_without"]
@@ -268,12 +256,10 @@ def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(context):
     assert first[1]["first_layer"] is None
 
 
-def test_no_pair_is_scored_that_a_probe_was_fitted_on():
-    for test in (analysis_models.rows()["test"], every_pair(1)):
-        fitted, scored = probes.held_out_pairs(test)
-        assert len(fitted) > 1 and len(scored) > 1
-        rows = {tuple(row) for row in fitted.sources.tolist()}
-        assert not any(tuple(row) in rows for row in scored.sources.tolist())
+@pytest.mark.parametrize("test", [analysis_models.rows()["test"], every_pair(1)], ids=["two digits", "one digit"])
+def test_no_pair_is_scored_that_a_probe_was_fitted_on(test):
+    fitted, scored = ({tuple(row) for row in sums.sources.tolist()} for sums in probes.held_out_pairs(test))
+    assert len(fitted) > 1 and len(scored) > 1 and not fitted & scored
 
 
 # --- roles and summary ------------------------------------------------------------------------------------------
@@ -290,8 +276,7 @@ def test_the_summary_holds_the_numbers_of_the_others(context, patched, everythin
     assert found["groups"][0]["minimal_sets"] == patched[0]["minimal_sets"]
     assert [about["head"] for about in found["heads"]] == everything[0]["ranking"]
     for about in found["heads"]:
-        flips = [group["heads"][about["head"]]["flips"]["share"] for group in patched]
-        assert about["most_flips"]["share"] == max(flips)
+        assert about["most_flips"]["share"] == max(group["heads"][about["head"]]["flips"]["share"] for group in patched)
         assert about["zero"] == everything[0]["heads"][about["head"]]["zero"]["drop"]
     assert set(found["claims"]["layers_and_feed_forward"]) == {
         *("encoder.0.self", "decoder.0.self", "decoder.0.cross", "decoder.0.attention"),
@@ -301,8 +286,7 @@ def test_the_summary_holds_the_numbers_of_the_others(context, patched, everythin
     for group in patched:
         share = group["minimal_sets"]["decoder cross"]["sufficiency"]["share"]
         assert any(line.startswith(group["name"]) and f"{100 * share:.1f}% (" in line for line in text.splitlines())
-    assert "D0.cross." in text and "decoder.0.cross" not in text
-    assert 1 <= len(summary.in_detail(found)) <= 4
+    assert "D0.cross." in text and "decoder.0.cross" not in text and 1 <= len(summary.in_detail(found)) <= 4
 
 
 def planted_head(zero: float, mean: float, flips: float, moves: float) -> tuple[dict, dict]:
@@ -345,14 +329,12 @@ def test_statements_are_counted_over_models(context, monkeypatch):
     monkeypatch.setattr(patching, "PAIRS", 100)
     found = roles.measure(context.model, context.rows)
     listed = [label for kind in found["critical"].values() for label in kind]
-    assert len(set(listed)) == len(listed) and set(listed) <= set(found["roles"]) and len(found["roles"]) == 6
-    other = found | {"prunable": found["prunable"] | {"alone": 3, "together": 3}}
-    found = found | {"prunable": found["prunable"] | {"alone": 3, "together": 2}}
-    counted = roles.across({"a": found, "b": other, "fails": {"meaningful": False}})
-    entry = next(entry for entry in counted if entry["statement"].startswith("fewer heads can go together"))
+    assert 0 < len(set(listed)) == len(listed) <= 6
+    models = {name: found | {"prunable": {"alone": 3, "together": count}} for name, count in (("a", 2), ("b", 3))}
+    counted = {row["statement"]: row for row in statements.count(models, roles.STATEMENTS)}
+    entry = counted["fewer heads can go together than one at a time"]
     assert entry["holds"] == ["a"] and entry["of"] == 2
-    untrained = roles.measure(analysis_models.untrained(), analysis_models.rows())
-    assert untrained == {"meaningful": False}
+    assert roles.measure(analysis_models.untrained(), analysis_models.rows()) == {"meaningful": False}
 
 
 def test_pairs_that_a_model_gets_wrong_are_not_measured(tmp_path):

@@ -1,15 +1,11 @@
 """Attention from scratch against PyTorch's own: outputs, weights and gradients."""
 
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from lab.hooks import HeadHooks, replace, zero
+from lab.hooks import HeadHooks, replace
 from problem1.attention import MultiHeadAttention, create_causal_mask, scaled_dot_product_attention
 
 SHAPES = [(5, 8), (2, 5, 8), (2, 3, 5, 8), (2, 1, 3, 5, 8)]
@@ -20,32 +16,21 @@ def close(actual, expected, tolerance=2e-6):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("masked", [False, True])
-def test_agrees_with_torch_for_any_leading_dimensions(shape, masked):
+@pytest.mark.parametrize("kind", [None, torch.bool, torch.long, torch.float])
+def test_agrees_with_torch_for_any_leading_dimensions_and_mask(shape, kind):
     torch.manual_seed(0)
     q, k = torch.randn(shape, requires_grad=True), torch.randn(*shape[:-2], 7, 8, requires_grad=True)
     v = torch.randn(*shape[:-2], 7, 6, requires_grad=True)
-    mask = None
-    if masked:
-        mask = torch.rand(*shape[:-1], 7) < 0.5
+    mask = None if kind is None else torch.rand(shape[-2], 7) < 0.5
+    if mask is not None:
         mask[..., 0] = True
-    output, weights = scaled_dot_product_attention(q, k, v, mask)
+    output, weights = scaled_dot_product_attention(q, k, v, None if kind is None else mask.to(kind))
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     close(output, expected)
     close(weights.sum(-1), torch.ones(shape[:-1]))
-    assert not masked or (weights[~mask] == 0).all()
+    assert mask is None or (weights.masked_select(~mask) == 0).all()
     gradient = torch.randn_like(output)
     close(torch.autograd.grad(output, (q, k, v), gradient), torch.autograd.grad(expected, (q, k, v), gradient))
-
-
-@pytest.mark.parametrize("kind", [torch.bool, torch.long, torch.float])
-def test_masks_of_any_kind_broadcast(kind):
-    torch.manual_seed(0)
-    q = k = v = torch.randn(2, 3, 4, 8)
-    mask = torch.tensor([[1, 1, 0, 1], [0, 1, 1, 1]])[:, None, None, :].to(kind)
-    output, weights = scaled_dot_product_attention(q, k, v, mask)
-    close(output, F.scaled_dot_product_attention(q, k, v, attn_mask=mask.bool()))
-    assert weights.shape == (2, 3, 4, 4)
 
 
 def test_nothing_to_attend_to_gives_zeros_and_finite_gradients():
@@ -64,13 +49,6 @@ def test_extreme_logits_stay_finite(size):
     output, weights = scaled_dot_product_attention(q, k, torch.randn(2, 4, 8), create_causal_mask(4)[0])
     assert torch.isfinite(output).all()
     close(weights.sum(-1), torch.ones(2, 4))
-
-
-def test_gradcheck_in_float64():
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 3, 4, dtype=torch.double, requires_grad=True) for _ in range(3))
-    mask = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]])
-    assert torch.autograd.gradcheck(lambda *x: scaled_dot_product_attention(*x, mask), (q, k, v))
 
 
 def test_causal_mask():
@@ -139,22 +117,6 @@ def test_impossible_number_of_heads():
         MultiHeadAttention(10, 3)
 
 
-@given(st.integers(0, 2))
-def test_zeroing_a_head_equals_removing_its_columns_of_the_output_projection(head):
-    attention, x = MultiHeadAttention(12, 3, "here"), torch.randn(2, 5, 12)
-    hooks = HeadHooks({f"here.head{head}": zero})
-    edited, _ = attention(x, x, x, hooks=hooks)
-    hooks.check()
-    with torch.no_grad():
-        columns = slice(4 * head, 4 * head + 4)
-        wrong = MultiHeadAttention(12, 3)
-        wrong.load_state_dict(attention.state_dict())
-        wrong.output.weight[columns, :] = 0  # the published mistake: rows instead of columns
-        attention.output.weight[:, columns] = 0
-    close(edited, attention(x, x, x)[0])
-    assert not torch.allclose(edited, wrong(x, x, x)[0], atol=1e-3)
-
-
 def test_hooks_intervene_and_record():
     attention, x = MultiHeadAttention(12, 3, "here"), torch.randn(2, 5, 12)
     plain = HeadHooks()
@@ -169,18 +131,3 @@ def test_hooks_intervene_and_record():
     attention(x, x, x, hooks=placed)
     assert torch.equal(placed.output("here.head0")[:, 3], value[3].expand(2, 4))
     assert torch.equal(placed.output("here.head0")[:, :3], plain.output("here.head0")[:, :3])
-
-
-def test_a_misspelt_head_is_noticed():
-    hooks = HeadHooks({"here.head7": zero})
-    x = torch.randn(1, 2, 12)
-    MultiHeadAttention(12, 3, "here")(x, x, x, hooks=hooks)
-    with pytest.raises(KeyError, match=r"here\.head7"):
-        hooks.check()
-
-
-def test_scores_are_divided_by_the_root_of_the_width():
-    q, k = torch.zeros(1, 16), torch.zeros(2, 16)
-    q[0, 0], k[0, 0] = 4.0, 4.0
-    _, weights = scaled_dot_product_attention(q, k, torch.zeros(2, 1))
-    assert weights[0, 0].item() == pytest.approx(1 / (1 + math.exp(-4)), abs=1e-6)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from problem1.analysis import circuit, program, statements
 from problem1.analysis.algorithm import Program, Rule, Source, in_words, lines, read_rules, sources
-from problem1.analysis.context import digit_names, pick, sums_of
+from problem1.analysis.context import digit_names, sums_of
 from problem1.analysis.edges import EDGE_VARIABLES, Batch, Columns, resample
-from problem1.analysis.program import Count, any_rows, check, fitting_rows, seen
+from problem1.analysis.program import any_rows, check, counted, fitting_rows, seen
 from problem1.dataset import every_pair, random_pairs
 from problem1.train import Settings
 from problem1.trained import load_model
@@ -170,6 +170,14 @@ def test_fitting_columns_are_a_sum_and_any_columns_are_not(batch):
     assert (nines == 9).all()
 
 
+def test_answers_are_counted_in_all_rows_and_in_subsets():
+    part = {"right": torch.tensor([[True, True], [True, False], [True, True]])}
+    part["some"] = torch.tensor([True, True, False])
+    found = counted([part, part])
+    assert (found["n"], found["wrong"], found["wrong_by_digit"]) == (6, 2, [0, 2])
+    assert (found["some"]["n"], found["some"]["wrong"]) == (4, 2)
+
+
 # --- a whole model ----------------------------------------------------------------------------------------------------
 
 
@@ -194,28 +202,23 @@ def test_the_committed_model_runs_the_program_read_off_it(measured):
 
 
 def test_committed_numbers_hold_on_other_pairs(committed):
-    path = CHECKPOINT.parent / "carry/program.json"
-    if not path.exists():
-        pytest.skip("not measured yet")
-    found = json.loads(path.read_text())
-    one = Batch(committed, random_pairs(3, 2000, seed=9))
-    counts = {name: Count() for name in (*program.SCRUBS, *program.FORMS, "program")}
-    check(one, found, counts)
-    assert counts["program"].result()["wrong"] == 0 == found["program_right"]["wrong"]
-    for group in ("scrubs", "interchange"):
-        for name, entry in found[group].items():
-            again = counts[name].result()["share"]
-            assert abs(again - entry["share"]) < 0.005 + 4 * (entry["share"] * (1 - entry["share"]) / 2000) ** 0.5, name
+    found = json.loads((CHECKPOINT.parent / "carry/program.json").read_text())
+    again = check(Batch(committed, random_pairs(3, 2000, seed=9)), found)
+    assert again["program"]["right"].all() and found["program_right"]["wrong"] == 0
+    for name, entry in (found["scrubs"] | found["interchange"]).items():
+        share = counted([again[name]])["share"]
+        assert abs(share - entry["share"]) < 0.005 + 4 * (entry["share"] * (1 - entry["share"]) / 2000) ** 0.5, name
     assert found["lines"] == lines(found, NAMES)
 
 
 def test_statements_count_models(measured):
     other = json.loads(json.dumps(measured))
     other["plus"]["tells"], other["edges"][2][0]["variable"] = True, "sum"
-    table = {row["statement"]: row for row in statements.statements({"one": measured, "other": other})}
-    assert table["'+' is not used"]["holds"] == ["one"] and table["'+' is not used"]["of"] == 2
-    assert table["no column tells anything to a digit of a lower place"]["holds"] == ["one"]
-    text = statements.statement_lines([*table.values()])
+    table = statements.count({"one": measured, "other": other}, statements.STATEMENTS)
+    holding = {row["statement"]: row["holds"] for row in table}
+    assert holding["'+' is not used"] == ["one"] and all(row["of"] == 2 for row in table)
+    assert holding["no column tells anything to a digit of a lower place"] == ["one"]
+    text = statements.statement_lines(table)
     assert len(text) == 1 + len(table) and any("1 of 2" in line for line in text)
     assert statements.in_short(other)["lines"] == measured["lines"]
 
@@ -242,7 +245,7 @@ def test_nothing_is_read_off_a_model_that_cannot_add(tmp_path):
 
 
 def test_a_model_that_is_not_always_right_is_measured_by_its_own_errors():
-    one = Batch(analysis_models.adder(), pick(every_pair(2), slice(0, None, 7)))
+    one = Batch(analysis_models.adder(), every_pair(2)[::7])
     errors = (one.recorded[2] != one.sums.targets).any(1)
     assert errors.any() and one.suffices() == (True, 1 - int(errors.sum()) / len(one))
     edges = one.with_plus(any_rows(one, one.digits))

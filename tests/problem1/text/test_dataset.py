@@ -13,13 +13,10 @@ from problem1.text.dataset import (
     MAX_CHARACTERS,
     PAD,
     START,
-    SYMBOLS,
     chain_pairs,
-    characters,
-    columns,
     decoder_inputs,
     draw_pairs,
-    encode_answers,
+    encode,
     generate,
     load,
     load_or_generate,
@@ -69,23 +66,13 @@ def test_more_sums_than_exist_are_refused():
         draw_pairs({"train": 40, "val": 16}, seed=1, max_digits=1)
 
 
-def test_columns_are_what_stands_one_below_the_other():
-    grid = columns([("123", "4567"), ("0", "9")])
+def test_operands_stand_one_below_the_other_and_the_answer_units_first():
+    grid, targets = encode([("123", "4567"), ("0", "9")])
     assert grid.shape == (2, 6, 2)
     assert grid[0, :, 0].tolist() == [3, 2, 1, BLANK, BLANK, BLANK]
     assert grid[0, :, 1].tolist() == [7, 6, 5, 4, BLANK, BLANK]
     assert grid[1, :, 0].tolist() == [0] + [BLANK] * 5
-
-
-def test_characters_and_answers():
-    tokens = characters([("123", "4567"), ("0", "9")])
-    assert "".join(SYMBOLS[token] for token in tokens[0]) == "123 + 4567 = "
-    assert tokens[1, 8:].tolist() == [PAD] * 5
-    assert encode_answers([("123", "4567"), ("0", "9")], "reversed", 6).tolist() == [
-        [0, 9, 6, 4, END, PAD],
-        [9, END, PAD, PAD, PAD, PAD],
-    ]
-    assert encode_answers([("123", "4567")], "plain", 5).tolist() == [[4, 6, 9, 0, END]]
+    assert targets.tolist() == [[0, 9, 6, 4, END, PAD], [9, END, PAD, PAD, PAD, PAD]]
     assert decoder_inputs(torch.tensor([[4, 6, END]])).tolist() == [[START, 4, 6]]
 
 

@@ -3,13 +3,10 @@
 import pytest
 import torch
 
-from lab.hooks import HeadHooks, zero
 from lab.statistics import margins
 from problem1.text import place_value
 from problem1.text.dataset import PAD, chain_pairs, columns, decoder_inputs, encode, random_pairs, score
-from problem1.text.model import SCHEMES
-from problem1.text.place_value import PlaceValueTransformer, WindowAttention
-from problem1.text.trained import build
+from problem1.text.place_value import PlaceValueTransformer
 
 
 @pytest.fixture
@@ -20,7 +17,7 @@ def model():
 
 def test_it_is_attention_over_everything_masked_to_the_windows(model):
     """The oracle: the same weights in one long sequence, each query's window given by a mask."""
-    sources, targets = encode(random_pairs(9, 4, seed=1), "place_value", "reversed")
+    sources, targets = encode(random_pairs(9, 4, seed=1))
     written, layer = decoder_inputs(targets), model.decoder[0]
     count = written.shape[1]
     at = torch.arange(count)
@@ -50,19 +47,9 @@ def test_it_is_attention_over_everything_masked_to_the_windows(model):
         assert torch.allclose(model(sources, written)[seen], expected[seen], atol=1e-5)
 
 
-def test_offsets_tell_slots_of_the_window_apart():
-    attention = WindowAttention(4, 1, window=2, name="test")
-    window = torch.randn(1, 1, 4).expand(1, 2, 4)  # the same key twice
-    _, before = attention.attend(torch.ones(1, 1, 4), attention.keys(window), window)
-    with torch.no_grad():
-        attention.offsets[0, 0, 1] += 3.0
-    _, after = attention.attend(torch.ones(1, 1, 4), attention.keys(window), window)
-    assert abs(before[0, 0, 0, 0] - 0.5) < 0.1 and after[0, 0, 0, 1] > 0.9
-
-
 @pytest.mark.parametrize("position", [0, 1, 5, 21])
 def test_nothing_outside_the_window_changes_a_bit(model, position):
-    sources, targets = encode(random_pairs(20, 8, seed=1), "place_value", "reversed")
+    sources, targets = encode(random_pairs(20, 8, seed=1))
     written = decoder_inputs(targets)
     noisy, noisy_written = (sources + 3) % 10, (written + 3) % 10
     inside = torch.zeros(sources.shape[1], dtype=torch.bool)
@@ -73,21 +60,6 @@ def test_nothing_outside_the_window_changes_a_bit(model, position):
         before, after = model(sources, written), model(changed, changed_written)
     assert torch.equal(before[:, position], after[:, position])
     assert not torch.equal(before, after)
-
-
-def test_everything_inside_the_window_counts(model):
-    sources, targets = encode(random_pairs(20, 8, seed=1), "place_value", "reversed")
-    written, position = decoder_inputs(targets), 7
-    with torch.inference_mode():
-        before = model(sources, written)[:, position]
-        for at in (position - 1, position):
-            for side in (0, 1):
-                changed = sources.clone()
-                changed[:, at, side] = (changed[:, at, side] + 1) % 10
-                assert (model(changed, written)[:, position] != before).any(1).all()
-            changed = written.clone()
-            changed[:, at] = (changed[:, at] + 1) % 10
-            assert (model(sources, changed)[:, position] != before).any(1).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -124,32 +96,15 @@ def test_no_activation_grows_with_the_square_of_the_length(model):
             return out
 
     for digits in (100, 400):
-        sources, targets = encode(chain_pairs(digits, 1, seed=0), "place_value", "reversed")
+        sources, targets = encode(chain_pairs(digits, 1, seed=0))
         with torch.no_grad(), Watch() as watch:
             model(sources, decoder_inputs(targets))
         sizes[digits] = watch.largest
     assert sizes[400] < 4.1 * sizes[100]
 
 
-def test_heads_can_be_recorded_and_ablated(model):
-    sources, targets = encode(random_pairs(6, 4, seed=4), "place_value", "reversed")
-    written = decoder_inputs(targets)
-    hooks = HeadHooks()
-    before = model(sources, written, hooks)
-    assert torch.allclose(before, model(sources, written), atol=1e-5)  # with and without the table of pairs
-    assert hooks.pattern("decoder.0.self.head0").shape == (4 * 8, 1, 2)
-    assert hooks.pattern("encoder.0.self.head0").shape == (4 * 8, 2, 2)
-    cross = hooks.pattern("decoder.0.cross.head1").unflatten(0, (4, 8)).squeeze(2)
-    assert torch.allclose(cross.sum(-1), torch.ones(4, 8))
-    assert cross[:, 0, :2].abs().max() == 0  # nothing below the first position
-    for name in ("encoder.0.self.head1", "decoder.0.self.head0", "decoder.0.cross.head1"):
-        ablated = HeadHooks({name: zero})
-        assert not torch.allclose(model(sources, written, ablated), before)
-        ablated.check()
-
-
 def test_gradients_reach_every_weight(model):
-    sources, targets = encode(random_pairs(6, 4, seed=4), "place_value", "reversed")
+    sources, targets = encode(random_pairs(6, 4, seed=4))
     logits = model.train()(sources, decoder_inputs(targets))
     torch.nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=PAD).backward()
     for name, parameter in model.named_parameters():
@@ -158,12 +113,9 @@ def test_gradients_reach_every_weight(model):
             assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_no_tensor_of_another_device_meets_a_model(scheme):
+def test_no_tensor_of_another_device_meets_the_model(model):
     """On a device without data: an operation between it and the CPU raises."""
-    settings = {"scheme": scheme, "order": "reversed", "d_model": 16, "num_heads": 2, "num_layers": 1, "d_ff": 16}
-    model = build(settings | {"dropout": 0.1}).to("meta")
-    batch = encode(random_pairs(5, 4, seed=1), scheme, "reversed")
-    losses, right = score(model, tuple(tensor.to("meta") for tensor in batch))
+    batch = encode(random_pairs(5, 4, seed=1))
+    losses, right = score(model.train().to("meta"), tuple(tensor.to("meta") for tensor in batch))
     losses.sum().backward()
     assert losses.device.type == right.device.type == "meta"

@@ -74,17 +74,37 @@ def test_evaluations_in_other_orders_and_libraries_lie_inside(model, precision):
     expected = every_local_context(FEW)
     contexts = torch.tensor(list(expected))
     found = bound(model, contexts, right_symbols(contexts), UNITS[precision])
-    places, dtype = proof.Places(contexts), torch.float64 if precision == "float64" else torch.float32
+    dtype = torch.float64 if precision == "float64" else torch.float32
     for seed in range(3):
         steps, _, logits = proof.run_on(in_another_order(model, seed).to(dtype), list(expected.values()))
-        index, known = places.find(steps)
+        index, known = proof.find(steps, contexts)
         distance = (logits[known].double() - found.logits[index]).abs().amax(1)
         assert (distance <= found.logit_radius[index]).all() and distance.max() > 0
-    weights = {name: weight.astype(float) for name, weight in check_proof.read_weights(MODEL).items()}
-    right = right_symbols(contexts).numpy()
-    above, _ = check_proof.Bounds(weights, UNITS[precision]).model(contexts.numpy(), right)
-    finite = np.isfinite(above)
-    assert (np.abs(above[finite] - found.above.numpy()[finite]) <= found.radius.numpy()[finite]).all()
+    bounds, right = check_proof.Bounds(check_proof.read_weights(MODEL), UNITS[precision]), right_symbols(contexts)
+    for symbol in right.unique():
+        rows, others = right == symbol, torch.arange(found.above.shape[1]) != symbol
+        above, radius = bounds.model(contexts[rows].numpy(), int(symbol))
+        theirs, reach = found.above[rows][:, others].numpy(), found.radius[rows][:, others].numpy()
+        assert (np.abs(above - theirs) <= np.minimum(radius, reach)).all()
+
+
+@pytest.mark.parametrize("reach", [0.0, 1e-4, 1e-2])
+@pytest.mark.parametrize("precision", [*UNITS])
+@torch.no_grad()
+def test_a_layer_lies_inside_what_check_proof_bounds(model, precision, reach):
+    """Inputs moved by as much as their radius allows: through one product, and through the whole encoder layer."""
+    bounds, generator = check_proof.Bounds(check_proof.read_weights(MODEL), UNITS[precision]), torch.Generator()
+    dtype = torch.float64 if precision == "float64" else torch.float32
+    middle, push = torch.randn(2, 400, 16, generator=generator.manual_seed(0))
+    moved = (middle + push / push.norm(dim=1, keepdim=True) * reach * 0.999).to(dtype)
+    layer, start = copy.deepcopy(model.encoder[0]).to(dtype), (middle.double().numpy(), np.full(400, reach))
+    product = bounds.linear(start, None, "encoder.0.feed_forward.inner"), layer.feed_forward.inner(moved)
+    window, name = np.arange(400).reshape(200, 2).repeat(2, 0), "encoder.0.attention"
+    x = bounds.attention(start, name + "_norm", start, name + "_norm", window, window >= 0, name)
+    whole = bounds.feed_forward(x, "encoder.0."), layer(moved.unflatten(0, (200, 2))).flatten(0, 1)
+    for (expected, radius), computed in (product, whole):
+        distance = np.linalg.norm(computed.double().numpy() - expected, axis=1)
+        assert (distance <= radius).all() and distance.max() > radius.min() / 1000
 
 
 def test_a_bound_that_leaves_something_out_is_noticed(model, monkeypatch):
@@ -107,7 +127,7 @@ def test_a_bound_that_leaves_something_out_is_noticed(model, monkeypatch):
 
 def test_faults_in_a_certificate_are_refused(few, capsys):
     weights = check_proof.read_weights(MODEL)
-    check_proof.check(few, weights, FEW)
+    proven = check_proof.check(few, weights, FEW)
 
     def refused(words: str, **changes) -> None:
         with pytest.raises(ValueError, match=words):
@@ -116,11 +136,12 @@ def test_faults_in_a_certificate_are_refused(few, capsys):
     def claim(precision: str, **changes) -> dict:
         return few["rounding"] | {precision: few["rounding"][precision] | changes}
 
-    for precision, found in few["rounding"].items():
-        refused("radius", rounding=claim(precision, largest_radius=found["largest_radius"] * 0.998))
-        refused("reserve", rounding=claim(precision, smallest_reserve=found["smallest_reserve"] * 1.002))
-        share = found["largest_share_of_a_difference"] * 0.998
-        refused("share", rounding=claim(precision, largest_share_of_a_difference=share))
+    assert [*proven] == [*UNITS]
+    for precision, (reserve, radius) in proven.items():
+        refused("radius", rounding=claim(precision, largest_radius=radius * 0.999))
+        refused("reserve", rounding=claim(precision, smallest_reserve=reserve * 1.001))
+        own = claim(precision, largest_radius=radius, smallest_reserve=reserve)
+        check_proof.check(few | {"rounding": own}, weights, FEW)
     refused("not proven", rounding=claim("float64", holds=False))
     refused("not proven", rounding=claim("float32", holds=False))
     refused("assumptions", assumptions=few["assumptions"][:-1])
