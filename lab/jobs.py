@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 from tqdm import tqdm
 
@@ -107,7 +106,7 @@ def _work(job: Job) -> None:
     """In a process of its own: the function, with its output in a file, and its result."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # this process is no rank of torchrun
         os.environ.pop(name, None)
-    torch.set_num_threads(1)
+    device.start("cpu")
     with open(job.result.with_suffix(".log"), "w") as log, contextlib.redirect_stdout(log):
         try:
             with contextlib.redirect_stderr(log):

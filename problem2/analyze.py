@@ -18,9 +18,19 @@ from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
 from problem2.analysis import encodings, extrapolation, failures, mechanism, proof, span, training_summary
 from problem2.analysis.context import Context, load_models
+from problem2.analysis.evaluation import test_sets
 from problem2.dataset import DEFAULT, load_or_generate, values_problem
 
 HERE = Path(__file__).resolve().parent
+QUESTIONS = {
+    "How well was each scheme trained?": training_summary,
+    "How accurate is each at lengths it was not trained on?": extrapolation,
+    "Why do they fail there: positions or distances never seen, or more keys?": mechanism,
+    "Is a model right on every sequence there is?": proof,
+    "How much of a later position's sinusoidal code was ever trained?": span,
+    "What are the schemes, and what did training do to the learned table?": encodings,
+    "Which sequences do they get wrong?": failures,
+}
 
 
 @dataclass(frozen=True)
@@ -35,25 +45,6 @@ class Settings:
     rows: int | None = setting(None, "rows of each set (left out: all up to length 256, then fewer)", minimum=1)
     sequence: tuple[int, ...] = setting((), "only classify this sequence of values from 0 to 99", metavar="VALUE")
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
-
-
-def analyse(context: Context) -> None:
-    """The table of contents."""
-    sets = extrapolation.test_sets(context.data_dir, context.lengths, context.rows, context.limit)
-    print("\nHow well was each scheme trained?")
-    training_summary.run(context)
-    print("\nHow accurate is each at lengths it was not trained on?")
-    extrapolation.run(context, sets)
-    print("\nWhy do they fail there: positions or distances never seen, or more keys?")
-    mechanism.run(context)
-    print("\nIs a model right on every sequence there is?")
-    proof.run(context)
-    print("\nHow much of a later position's sinusoidal code was ever trained?")
-    span.run(context)
-    print("\nWhat are the schemes, and what did training do to the learned table?")
-    encodings.run(context)
-    print("\nWhich sequences do they get wrong?")
-    failures.run(context, sets)
 
 
 def classify(models: dict, values: list[int]) -> None:
@@ -71,19 +62,22 @@ def main(settings: Settings) -> None:
     models = load_models(settings.results_dir, chosen)
     if settings.sequence:
         return classify(models, list(settings.sequence))
+    rows = load_or_generate(settings.data_dir)
     context = Context(
         models=models,
-        rows=load_or_generate(settings.data_dir),
+        sets=test_sets(settings.data_dir, settings.test_lengths, rows, settings.rows),
+        trained=rows["train"].length_range(),
+        lengths=settings.test_lengths,
         data_dir=settings.data_dir,
         results_dir=settings.results_dir,
         folder=settings.output_dir or settings.results_dir / "extrapolation",
         config=as_plain(settings),
-        lengths=settings.test_lengths,
         batch_size=settings.batch_size,
-        limit=settings.rows,
     )
     with only_one(context.folder, "an analysis"):
-        analyse(context)
+        for question, analysis in QUESTIONS.items():
+            print(f"\n{question}")
+            analysis.run(context)
         write_timing(context.folder, time.perf_counter() - started, chosen)
     print(f"\neverything is in {context.folder}")
 

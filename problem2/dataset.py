@@ -8,7 +8,6 @@ Values 0 to 99 are tokens 0 to 99; 100 pads on the right and is no value.
 
 import hashlib
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -254,14 +253,12 @@ def _row_problem(row) -> str | None:
     """None, or what is wrong with a row."""
     if not isinstance(row, dict) or not {"sequence", "is_sorted", "length"} <= set(row):
         return 'not of the form {"sequence": […], "is_sorted": 0 or 1, "length": L}'
-    sequence = row["sequence"]
-    problem = values_problem(sequence)
+    problem = values_problem(row["sequence"])
     if problem:
         return f'"sequence" {problem}'
-    if row["length"] != len(sequence) or type(row["length"]) is not int:
-        return f'"length" is {row["length"]!r}, but the sequence has {len(sequence)} values'
-    if type(row["is_sorted"]) is not int or row["is_sorted"] != int(is_sorted(sequence)):
-        return f'"is_sorted" is {row["is_sorted"]!r}, but the sequence {_order(sequence)}'
+    for name, value in (("length", len(row["sequence"])), ("is_sorted", int(is_sorted(row["sequence"])))):
+        if row[name] != value or type(row[name]) is not int:
+            return f'"{name}" is {row[name]!r}, but must be {value} for this sequence'
     return None
 
 
@@ -271,10 +268,6 @@ def values_problem(sequence) -> str | None:
         return "must be a list of at least one whole number"
     outside = [value for value in sequence if not 0 <= value <= LARGEST]
     return f"holds {outside[0]}, which is not between 0 and {LARGEST}" if outside else None
-
-
-def _order(sequence: list[int]) -> str:
-    return next((f"steps down from {a} to {b}" for a, b in pairwise(sequence) if a > b), "is sorted")
 
 
 def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Rows]:

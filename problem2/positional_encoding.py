@@ -3,7 +3,7 @@
 A position can enter in four ways. A scheme overrides those it uses; they take positions as numbers, so that an
 experiment may put a token anywhere (at a position never seen, at a fraction between two):
 
-    forward(x)       added to the embeddings                       sinusoidal, learned, onehot
+    code(positions)  added to the embeddings                       sinusoidal, learned, onehot
     rotate(heads)    queries and keys turned by an angle           rope
     bias(positions)  added to the attention scores                 t5, alibi, window
     visible(width)   which positions may be attended to at all     alibi (one direction a head), window
@@ -31,8 +31,13 @@ class PositionScheme(nn.Module):
         return torch.arange(width, device=lengths.device)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """[B, T, d_model] -> x + positions"""
-        return x
+        """[B, T, d_model] -> x + the code of each position; left out: positions 0, 1, 2, …"""
+        code = self.code(torch.arange(x.shape[1], device=x.device) if positions is None else positions)
+        return x if code is None else x + code
+
+    def code(self, positions: Tensor) -> Tensor | None:
+        """[...] -> [..., d_model], added to the embeddings"""
+        return None
 
     def rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys [B, H, T, d_head] -> the same, rotated"""
@@ -57,12 +62,7 @@ class SinusoidalPositionalEncoding(PositionScheme):
     Beyond: computed, not looked up, so every position has a code, also beyond max_len and between two integers.
     """
 
-    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
-        return x + self.code(positions)
-
     def code(self, positions: Tensor) -> Tensor:
-        """[...] -> [..., d_model]"""
         angles = positions.unsqueeze(-1) * frequencies(self.d_model, positions.device)
         return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., : self.d_model]
 
@@ -83,9 +83,8 @@ class LearnedPositionalEncoding(PositionScheme):
         # Small, so that trained rows stand out from those training never reached; much smaller learns slowly.
         self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.2)
 
-    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
-        return x + self.table[positions.long().clamp(0, self.max_len - 1)]
+    def code(self, positions: Tensor) -> Tensor:
+        return self.table[positions.long().clamp(0, self.max_len - 1)]
 
 
 class OneHotPositionalEncoding(PositionScheme):
@@ -94,10 +93,8 @@ class OneHotPositionalEncoding(PositionScheme):
     Beyond: there are only d_model different codes, so position p takes that of p modulo d_model.
     """
 
-    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
-        codes = nn.functional.one_hot(positions.long() % self.d_model, self.d_model)
-        return x + codes * math.sqrt(self.d_model / 2)
+    def code(self, positions: Tensor) -> Tensor:
+        return nn.functional.one_hot(positions.long() % self.d_model, self.d_model) * math.sqrt(self.d_model / 2)
 
 
 class RotaryPositionalEncoding(PositionScheme):

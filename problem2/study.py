@@ -20,8 +20,9 @@ from lab import device, jobs
 from lab.files import UserError, versions, write_json
 from lab.settings import parse, run, setting
 from problem2 import training
-from problem2.analysis import extrapolation, study_runs, study_summary
-from problem2.dataset import DEFAULT, load_or_generate
+from problem2.analysis import study_runs, study_summary
+from problem2.analysis.evaluation import KINDS
+from problem2.dataset import DEFAULT, digest
 from problem2.trained import PROTOCOLS
 
 HERE = Path(__file__).resolve().parent
@@ -44,10 +45,11 @@ class Settings:
 
 def make_jobs(settings: Settings) -> list[jobs.Job]:
     """One for each protocol, seed and scheme; makes the data and the test sets that are missing."""
-    rows, work = load_or_generate(settings.data_dir), []
+    work = []
     for protocol in settings.protocols:
         lengths = settings.lengths or LENGTHS[protocol]
-        data = study_runs.digest_of(rows, *study_runs.test_sets(settings.data_dir, rows, lengths))
+        sets = study_runs.data_sets(settings.data_dir, lengths)
+        data = digest(*(rows for part in sets for rows in part.values()))
         for seed in settings.seeds:
             for variant in settings.encoding or study_runs.VARIANTS:
                 epochs = settings.epochs or EPOCHS.get((protocol, variant))
@@ -69,10 +71,8 @@ def sum_up(output_dir: Path) -> None:
     numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
     write_json(folder / "study.json", numbers)
     study_summary.draw_curves(summary, folder, trained)
-    if "course" in summary:
-        study_summary.draw_causes(summary["course"], folder / "study_causes.png", trained[1])
     for protocol, schemes in summary.items():
-        for kind, words in extrapolation.KINDS.items():
+        for kind, words in KINDS.items():
             print(f"\n{protocol} protocol, {words}: mean accuracy by length (* collapsed with every seed)")
             print(study_summary.as_table(schemes, kind))
     print(f"\n{len(runs)} runs summed up in {folder}")
@@ -82,7 +82,7 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     if not settings.only_sum_up:
         if device.rank() == 0:
-            study_runs.forget_outdated(settings.output_dir)
+            study_runs.collect(settings.output_dir)  # forgets what is out of date
         jobs.run(make_jobs(settings), settings.workers)  # loading the data waits for rank 0
     if device.rank() == 0:
         sum_up(settings.output_dir)

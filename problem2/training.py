@@ -1,6 +1,6 @@
 """One training run of one position scheme: its settings, its rows, its recipe."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -43,7 +43,7 @@ def config_of(settings: Settings) -> dict:
     """What decides the run, as plain values: one scheme, with the protocol's defaults filled in."""
     (encoding,) = settings.encoding
     chosen = {name: value for name, value in as_plain(settings).items() if value is not None}
-    return asdict(PROTOCOLS[settings.protocol]) | chosen | {"encoding": encoding}
+    return PROTOCOLS[settings.protocol] | chosen | {"encoding": encoding}
 
 
 def make_task(config: dict, rows: dict[str, Rows]) -> Task:

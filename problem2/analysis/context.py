@@ -1,9 +1,13 @@
-"""What every analysis needs: the trained models, the test rows, and where results go."""
+"""What every analysis needs: the trained models, their predictions on the test sets, and where results go."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from torch import Tensor
+
 from lab.files import UserError, versions, write_json
+from problem2.analysis.evaluation import predict
 from problem2.dataset import Rows
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import SCHEMES
@@ -13,19 +17,19 @@ from problem2.trained import load_model
 @dataclass(frozen=True)
 class Context:
     models: dict[str, SortingClassifier]  # by scheme
-    rows: dict[str, Rows]  # train, val and test
+    sets: dict[str, Rows]  # of evaluation.test_sets
+    trained: tuple[int, int]  # the shortest and the longest sequence of training
+    lengths: tuple[int, ...]  # of the longer sets
     data_dir: Path
     results_dir: Path
     folder: Path  # for what is found
     config: dict  # the settings of the analysis, written into every file
-    lengths: tuple[int, ...]
     batch_size: int
-    limit: int | None  # rows of each longer test set; None: see extrapolation.rows_used
 
-    @property
-    def trained(self) -> tuple[int, int]:
-        """The shortest and the longest sequence of training."""
-        return self.rows["train"].length_range()
+    @cached_property
+    def margins(self) -> dict[str, dict[str, Tensor]]:
+        """{scheme: {set: margins [N]}}, computed once for all analyses."""
+        return {name: predict(model, self.sets, self.batch_size) for name, model in self.models.items()}
 
     def write(self, name: str, numbers: dict) -> None:
         write_json(self.folder / name, numbers | {"config": self.config, "versions": versions()})

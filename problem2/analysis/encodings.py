@@ -11,47 +11,33 @@ from torch import Tensor
 from lab import figures
 from problem2.analysis.context import Context
 from problem2.positional_encoding import (
-    SCHEMES,
     LearnedPositionalEncoding,
     PositionScheme,
+    RotaryPositionalEncoding,
     frequencies,
-    get_positional_encoding,
 )
 
 POSITIONS = 48
 
 
 @torch.no_grad()
-def describe(name: str, scheme: PositionScheme, device: torch.device | str = "cpu") -> tuple[str, Tensor | None]:
+def describe(scheme: PositionScheme, device: torch.device | str = "cpu") -> tuple[str, Tensor | None]:
     """What a scheme does to the first 48 positions: ("codes", "rotation", "bias" or "nothing", values [48, …]).
 
     device: where the scheme is. What may not be attended to is NaN.
     """
     width = POSITIONS
     positions = scheme.positions(torch.full((1,), width, device=device), width).float().reshape(-1)
-    bias, visible = scheme.bias(positions), scheme.visible(width, device)
+    code, bias, visible = scheme.code(positions), scheme.bias(positions), scheme.visible(width, device)
     if bias is not None:
         score = bias.reshape(-1, width, width)[0]
         return "bias", (score if visible is None else score.masked_fill(~visible[0], math.nan)).cpu()
-    if "rope" in name:
+    if isinstance(scheme, RotaryPositionalEncoding):
         return "rotation", (positions[:, None] * frequencies(scheme.d_model // scheme.num_heads, device)).cos().cpu()
-    codes = scheme(torch.zeros(1, width, scheme.d_model, device=device), positions)[0].cpu()
-    return ("codes", codes) if codes.any() else ("nothing", None)
+    return ("nothing", None) if code is None else ("codes", code.cpu())
 
 
-def compare(models: dict) -> dict[str, tuple[str, Tensor | None]]:
-    """All schemes: as trained where there is a model, else as they start."""
-    found = {}
-    for name in SCHEMES:
-        torch.manual_seed(0)
-        if name in models:
-            found[name] = describe(name, models[name].scheme, models[name].embedding.weight.device)
-        else:
-            found[name] = describe(name, get_positional_encoding(name, 64, 1024).eval())
-    return found
-
-
-def draw_comparison(found: dict[str, tuple[str, Tensor | None]], path: Path, trained) -> None:
+def draw_comparison(found: dict[str, tuple[str, Tensor | None]], path: Path) -> None:
     columns = 4
     lines = math.ceil(len(found) / columns)
     figure, panels = plt.subplots(lines, columns, figsize=(6.3, 0.5 + 1.55 * lines))
@@ -59,7 +45,7 @@ def draw_comparison(found: dict[str, tuple[str, Tensor | None]], path: Path, tra
         axes.set_axis_off()
     axis = {"codes": "dimension", "rotation": "frequency", "bias": "key position"}
     for (name, (kind, values)), axes in zip(found.items(), panels.flat, strict=False):
-        axes.set_title(name + ("" if name in trained else " (not trained)"), fontsize=8.5)
+        axes.set_title(name, fontsize=8.5)
         axes.tick_params(labelsize=7)
         axes.grid(False)
         if values is None:
@@ -136,8 +122,8 @@ def cosines_in_words(report: dict) -> str:
 
 
 def run(context: Context) -> None:
-    found = compare(context.models)
-    draw_comparison(found, context.folder / "encoding_comparison.png", context.models)
+    found = {name: describe(model.scheme, model.embedding.weight.device) for name, model in context.models.items()}
+    draw_comparison(found, context.folder / "encoding_comparison.png")
     kinds = {}
     for name, (kind, _) in found.items():
         kinds.setdefault(kind, []).append(name)

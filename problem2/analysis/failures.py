@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lab.files import write_text
 from problem2.analysis.context import Context
-from problem2.analysis.extrapolation import COURSE, margins
+from problem2.analysis.extrapolation import COURSE
 from problem2.dataset import Rows, to_rows
 from problem2.model import SortingClassifier
 
@@ -46,13 +46,12 @@ def sentence(case: dict) -> str:
 
 
 def excerpt(values: list[int], index: int) -> str:
-    """The values around a step down, which stands in brackets."""
-    start, end = max(0, index - SHOWN // 2), min(len(values), index + SHOWN)
-    words = [str(value) for value in values[start:end]]
-    if index + 1 < len(values) and values[index] > values[index + 1]:
-        words[index - start] = "[" + words[index - start]
-        words[index + 1 - start] += "]"
-    return ("… " if start else "") + " ".join(words) + (" …" if end < len(values) else "")
+    """The values around `index`; a step down from it stands in brackets."""
+    words = [*map(str, values)]
+    if values[index : index + 2] != sorted(values[index : index + 2]):
+        words[index : index + 2] = f"[{words[index]}", f"{words[index + 1]}]"
+    start, end = max(0, index - SHOWN // 2), index + SHOWN
+    return " ".join(["…"] * (start > 0) + words[start:end] + ["…"] * (end < len(words)))
 
 
 def find(margin: Tensor, rows: Rows, most: int = 5) -> dict:
@@ -83,12 +82,12 @@ def as_text(failures: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(context: Context, sets: dict[str, Rows]) -> None:
+def run(context: Context) -> None:
     """On the in-range rows, on rows with one swap of neighbours, and on the first of the longer sets."""
     names = ("test", f"adjacent/{context.trained[1]}", f"extrapolation/{context.lengths[0]}")
     wrong = {
-        scheme: {name: find(margins(model, sets[name].sequences, context.batch_size), sets[name]) for name in names}
-        for scheme, model in context.models.items()
+        scheme: {name: find(margins[name], context.sets[name]) for name in names}
+        for scheme, margins in context.margins.items()
     }
     context.write("failures.json", {"schemes": wrong})
     write_text(context.folder / "failures.txt", as_text(wrong))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lab import figures
 from problem2.analysis.context import Context
-from problem2.positional_encoding import SinusoidalPositionalEncoding
+from problem2.positional_encoding import SinusoidalPositionalEncoding, frequencies
 
 ENERGY = 0.999  # the directions that hold this share of the trained codes' squared norm count as trained
 POSITIONS = 256
@@ -37,7 +37,7 @@ def measure(d_model: int, trained: int) -> dict:
     codes = SinusoidalPositionalEncoding(d_model).code(torch.arange(POSITIONS, dtype=torch.double))
     directions = trained_directions(codes[:trained])
     outside = share_outside(codes, directions)
-    turned = trained * torch.exp(torch.arange(0, d_model, 2) * (-torch.log(torch.tensor(10_000.0)) / d_model))
+    turned = trained * frequencies(d_model)
     return {
         "d_model": d_model,
         "trained_positions": trained,

@@ -4,9 +4,9 @@ import statistics
 from pathlib import Path
 
 from lab.files import UserError
-from problem2.analysis import extrapolation, mechanism
+from problem2.analysis import extrapolation
 from problem2.analysis.context import table
-from problem2.analysis.extrapolation import KINDS
+from problem2.analysis.evaluation import KINDS
 from problem2.analysis.mechanism import CONDITIONS
 from problem2.analysis.study_runs import VARIANTS
 
@@ -106,19 +106,3 @@ def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
         if protocol == "course":
             extrapolation.draw_course(points, folder / "study_course.png", trained, caption)
         extrapolation.draw_grid(points, folder / f"study_{protocol}_schemes.png", trained, caption)
-
-
-def draw_causes(schemes: dict, path: Path, longest: int) -> None:
-    """Mean over seeds under each condition, for both kinds of negatives."""
-    panels = {
-        words[0].upper() + words[1:]: {
-            name: {
-                c: (n["balanced"], n["collapsed_seeds"] == len(numbers["seeds"]))
-                for c, n in numbers["causes"][kind].items()
-            }
-            for name, numbers in schemes.items()
-        }
-        for kind, words in KINDS.items()
-    }
-    first = next(iter(schemes.values()))["causes"]["extrapolation"]["as it is"]
-    mechanism.draw(panels, path, longest, mechanism.CAPTION.format(rows=first["rows"]))

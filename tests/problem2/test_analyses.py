@@ -1,13 +1,15 @@
 """What the analyses report is what the model did: counts, causes, proofs, failure cases, means over seeds."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab.files import UserError
 from problem2 import dataset
-from problem2.analysis import encodings, extrapolation, failures, mechanism, proof, span
+from problem2.analysis import encodings, evaluation, extrapolation, failures, mechanism, proof, span
 from problem2.analysis.context import table
 from problem2.analysis.study_summary import as_table, sum_up
 from problem2.model import create_model
@@ -25,7 +27,7 @@ class Comparer(torch.nn.Module):
 
     def __init__(self, blind_to: tuple[int, int] | None = None):
         super().__init__()
-        self.scheme = mechanism.Changed(make("window").scheme)
+        self.scheme = make("window").scheme
         self.blind_to = blind_to
 
     def votes(self, x, mask=None):
@@ -41,64 +43,65 @@ class Comparer(torch.nn.Module):
 
 def test_judge_counts_by_class_and_names_the_collapsed():
     labels = torch.tensor([1, 1, 0, 0, 0])
-    report = extrapolation.judge(torch.tensor([2.0, -1.0, -1.0, 3.0, -0.5]).double(), labels)
+    report = evaluation.judge(torch.tensor([2.0, -1.0, -1.0, 3.0, -0.5]).double(), labels)
     assert report["rows"] == 5 and abs(report["accuracy"] - 3 / 5) < 1e-6 and not report["collapsed"]
     assert report["sorted"]["accuracy"] == 1 / 2 and report["unsorted"]["accuracy"] == 2 / 3
     assert report["interval_95"][0] < 0.6 < report["interval_95"][1]
     assert abs(report["unsorted"]["margin_mean"] - 0.5) < 1e-6
     assert abs(report["balanced_accuracy"] - (1 / 2 + 2 / 3) / 2) < 1e-9
-    dead = extrapolation.judge(torch.full((5,), -1.0).double(), labels)
+    dead = evaluation.judge(torch.full((5,), -1.0).double(), labels)
     assert dead["balanced_accuracy"] == 0.5
     assert dead["collapsed"] and abs(dead["accuracy"] - 0.6) < 1e-6
-    alive = extrapolation.judge(torch.full((3,), -1.0).double(), torch.zeros(3, dtype=torch.long))
+    alive = evaluation.judge(torch.full((3,), -1.0).double(), torch.zeros(3, dtype=torch.long))
     assert not alive["collapsed"]  # all rows are unsorted: one class is the right one
 
 
 def test_margins_do_not_depend_on_the_batches():
     model, rows = make("sinusoidal"), dataset.sample_rows(30, 8, 16, torch.Generator().manual_seed(0))
-    whole = extrapolation.margins(model, rows.sequences)
-    torch.testing.assert_close(whole, extrapolation.margins(model, rows.sequences, 7), atol=1e-6, rtol=1e-5)
+    whole = evaluation.margins(model, rows.sequences)
+    torch.testing.assert_close(whole, evaluation.margins(model, rows.sequences, 7), atol=1e-6, rtol=1e-5)
     assert (whole > 0).tolist() == (model(rows.sequences).argmax(1) == 1).tolist()
 
 
-def test_an_experiment_leaves_the_model_as_it_was():
-    model, rows = make("sinusoidal"), dataset.sample_rows(8, 16, 16, torch.Generator().manual_seed(0)).sequences
-    before = model(rows)
-    with mechanism.changed(model, mechanism.Changed):
-        assert torch.equal(model(rows), before)
-    with mechanism.changed(model, mechanism.Shifted):
-        assert not torch.allclose(model(rows), before)
-    assert torch.equal(model(rows), before)
+@pytest.fixture
+def moved():
+    """Put a model's tokens where a condition of mechanism.py wants them."""
+    return lambda model, condition: mechanism.moved(model, mechanism.CONDITIONS[condition][1])
 
 
-def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do():
+def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do(moved):
     rows = dataset.sample_rows(8, 16, 16, torch.Generator().manual_seed(0)).sequences
     for name in ("rope", "alibi", "t5", "window", "none", "sinusoidal", "learned", "onehot"):
         model = make(name, d_model=64)
         before = model(rows)
-        with mechanism.changed(model, mechanism.Shifted):
+        with moved(model, "shifted"):
             same = torch.allclose(model(rows), before, atol=2e-3)
         assert same == (name not in ("sinusoidal", "learned", "onehot")), name
+        assert torch.equal(model(rows), before), name  # an experiment leaves the model as it was
 
 
-def test_interpolated_positions_stay_in_the_trained_range_and_stretched_do_not():
-    scheme, lengths = make("sinusoidal").scheme, torch.tensor([256])
-    inside = mechanism.PositionInterpolation(scheme).positions(lengths, 256)
+def test_where_the_tokens_are_put(moved):
+    model = make("learned")
+
+    def positions(condition, length):
+        with moved(model, condition):
+            return model.scheme.positions(torch.tensor([length]), length)
+
+    inside = positions("position interpolation", 256)
     assert inside[0] == 0 and abs(inside[-1] - 15) < 1e-4 and (inside.diff() > 0).all()
-    assert mechanism.PositionInterpolation(scheme, 32).positions(lengths, 256)[-1] > 30.99
-    assert mechanism.Stretched(scheme).positions(torch.tensor([16]), 16).tolist() == list(range(0, 256, 16))
+    assert positions("stretched", 16).tolist() == [*range(0, 256, 16)]
+    assert positions("clamped", 20).tolist() == [*range(16), 15, 15, 15, 15]
 
 
-def test_clamped_positions_repeat_the_last_trained_one():
-    clamped = mechanism.Clamped(make("learned").scheme).positions(torch.tensor([20]), 20)
-    assert clamped.tolist() == [*range(16), 15, 15, 15, 15]
-
-
-def test_causes_follow_the_longest_sequence_of_training(tmp_path):
-    sets = mechanism.test_sets(tmp_path, 4)
-    assert [*sets["extrapolation"]] == [*sets["adjacent"]] == [4, 64]
-    report = mechanism.measure(make("rope"), sets)
+def test_causes_follow_the_longest_sequence_of_training_and_use_what_is_known(tmp_path):
+    model, sets = make("rope"), mechanism.test_sets(tmp_path, 4)
+    assert [*sets] == [f"{kind}/{length}" for kind in ("extrapolation", "adjacent") for length in (4, 64)]
+    report = mechanism.measure(model, sets, 4, {})
     assert [*report["adjacent"]] == [*mechanism.CONDITIONS]
+    assert mechanism.measure(model, sets, 4, evaluation.predict(model, sets)) == report
+    inverted = {"adjacent/64": -evaluation.margins(model, sets["adjacent/64"].sequences), "adjacent/4": torch.ones(3)}
+    changed = mechanism.measure(model, sets, 4, inverted)
+    assert [c for kind in report for c in report[kind] if report[kind][c] != changed[kind][c]] == ["as it is"]
 
 
 def test_scores_depend_on_distance_alone_exactly_when_the_product_commutes_with_the_rotations():
@@ -122,40 +125,44 @@ def test_the_trained_directions_hold_the_trained_codes_and_not_the_later_ones():
     assert span.share_outside(codes, directions).tolist() == pytest.approx([0, 0, 1, 1])
 
 
-def test_labels_that_would_overlap_are_moved_apart():
-    assert extrapolation.spread([0.1, 0.5]) == [0.1, 0.5]
-    moved = extrapolation.spread([0.5, 0.5, 0.5], gap=0.1)
-    assert [round(b - a, 6) for a, b in pairwise(moved)] == [0.1, 0.1]
-    assert abs(sum(moved) / 3 - 0.5) < 1e-9
+def test_other_schemes_are_drawn_where_the_courses_are_missing(tmp_path):
+    points = {"rope": {"test": (0.9, 0.8, 1.0, False), "extrapolation/32": (0.5, 0.4, 0.6, True)}}
+    extrapolation.draw_course(points, tmp_path / "curves.png", (8, 16), "")
+    assert (tmp_path / "curves.png").exists()
 
 
 def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_does_not_see():
     report = proof.check(*proof.every_vote(Comparer()))
     assert report["holds"] and report["contexts"] == 1_020_000 and report["steps_down"] == 4950
     assert report["step_down_margin"] == 4 and report["ordered_margin"] == 4
-    assert report["holds_for_steps_up_to"] == 99
     report = proof.check(*proof.every_vote(Comparer(blind_to=(57, 56))))
     assert not report["holds"] and report["missed_steps_down"] == 1 and report["false_alarms"] == 0
-    assert report["holds_for_steps_up_to"] == -1
+    assert (57, 56) in pairwise(report["quietest_unsorted"])
 
 
-def test_proof_for_small_steps_says_how_large_they_may_be():
-    middle, first, last = proof.every_vote(Comparer())
-    middle[10, 40, 60] = 1.0  # a false alarm after a step up of 30 and before one of 20
-    assert proof.check(middle, first, last)["holds_for_steps_up_to"] == 29
-    middle[20, 45, 30] = middle[45, 30, 37] = -1.0  # 45 > 30 is missed after a step up of 25 and before one of 7
-    assert proof.check(middle, first, last)["holds_for_steps_up_to"] == 24
+@given(st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_proof_finds_the_unsorted_sequence_whose_strongest_vote_is_weakest(seed):
+    generator = torch.Generator().manual_seed(seed)
+    middle, first, last = (torch.randn([3] * axes, generator=generator) for axes in (3, 2, 2))
+
+    def strongest(sequence):
+        ends = [first[sequence[:2]], last[sequence[-2:]]]
+        return max(ends + [middle[triple] for triple in zip(sequence, sequence[1:], sequence[2:], strict=False)])
+
+    votes, found = proof.quietest_unsorted(middle, first, last)
+    claimed = min(votes[a, b] for a, b in ((1, 0), (2, 0), (2, 1)))
+    assert found != sorted(found) and strongest(tuple(found)) == claimed
+    others = (sequence for length in range(2, 7) for sequence in product(range(3), repeat=length))
+    assert all(strongest(sequence) >= claimed for sequence in others if sequence != tuple(sorted(sequence)))
 
 
 def test_proof_is_only_for_models_whose_local_contexts_can_be_tried():
-    assert proof.is_local(make("window", num_layers=1, pooling="max"))
+    untrained = proof.prove(make("window", num_layers=1, pooling="max"))
+    assert not untrained["holds"] and "not right" in proof.in_words(untrained)
     assert proof.prove(make("window", num_layers=2, pooling="max")) is None
     assert proof.prove(make("window", num_layers=1)) is None
     assert proof.prove(make("rope", num_layers=1, pooling="max")) is None
-
-
-def test_an_untrained_model_is_not_proved():
-    assert not proof.prove(make("window", num_layers=1, pooling="max"))["holds"]
 
 
 def test_a_failure_is_described_in_a_sentence():
@@ -169,7 +176,7 @@ def test_a_failure_is_described_in_a_sentence():
 
 def test_failures_are_all_the_wrong_ones_the_most_confident_first():
     model, rows = make("sinusoidal"), dataset.sample_rows(200, 8, 16, torch.Generator().manual_seed(0))
-    report = failures.find(extrapolation.margins(model, rows.sequences), rows, most=3)
+    report = failures.find(evaluation.margins(model, rows.sequences), rows, most=3)
     wrong = model(rows.sequences).argmax(1) != rows.labels
     assert report["wrong"] == int(wrong.sum()) > 3 and len(report["cases"]) == 3
     assert all(case["predicted_sorted"] != case["is_sorted"] for case in report["cases"])
@@ -188,7 +195,7 @@ def test_a_learned_table_of_any_length_is_described(tmp_path, rows):
 
 def test_cells_of_a_table_do_not_run_into_each_other():
     labels = torch.tensor([1, 0, 0])
-    cell = extrapolation.judge(torch.full((3,), -1.0).double(), labels)
+    cell = evaluation.judge(torch.full((3,), -1.0).double(), labels)
     details = {name: {"sets": {f"extrapolation/{n}": cell for n in (32, 1024)}} for name in ("t5", "randomized_rope")}
     header, first, second, note = extrapolation.as_table(details, (32, 1024)).splitlines()
     assert first.split() == ["t5", *["66.7%", "(0%/100%)*"] * 2] and len(first) == len(second) >= len(header)
@@ -229,4 +236,4 @@ def test_seeds_with_different_settings_are_not_averaged():
 
 
 def test_long_sets_are_used_in_part():
-    assert [extrapolation.rows_used(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]
+    assert [evaluation.rows_used(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]

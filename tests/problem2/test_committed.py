@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from problem2 import generate_data
-from problem2.analysis import extrapolation, proof
+from problem2.analysis import evaluation, proof
 from problem2.analysis.study_runs import collect
 from problem2.analysis.study_summary import sum_up
 from problem2.analysis.training_summary import read_log
@@ -28,7 +28,7 @@ def test_models_are_as_accurate_as_their_files_say(name, tmp_path):
     rows = generate_data.make_rows(8, 16, 2000, 641 + 2)
     sets = {"test": to_rows([row["sequence"] for row in rows])}
     sets |= {f"{kind}/32": load_test_set(tmp_path, kind, 32) for kind in ("extrapolation", "adjacent")}
-    found = extrapolation.measure(model, sets)
+    found = evaluation.measure(evaluation.predict(model, sets), sets)
     assert settings["encoding"] == name and found["test"]["accuracy"] == log["test_acc"]
     for key, numbers in found.items():
         assert numbers["accuracy"] == details["schemes"][name]["sets"][key]["accuracy"], key

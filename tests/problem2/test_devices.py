@@ -8,16 +8,9 @@ import torch
 from lab.fast import accelerate
 from lab.training import evaluate
 from problem2 import dataset
-from problem2.analysis import (
-    encodings,
-    extrapolation,
-    failures,
-    mechanism,
-    proof,
-    span,
-    training_summary,
-)
+from problem2.analysis import evaluation, failures, mechanism
 from problem2.analysis.context import Context
+from problem2.analyze import QUESTIONS
 from problem2.model import create_model
 from problem2.positional_encoding import SCHEMES
 from tests.fake_device import FakeDevice
@@ -32,15 +25,10 @@ def make(name, **changes):
 
 def analyse(folder, models, data_dir):
     rows = dict.fromkeys(("train", "val", "test"), dataset.sample_rows(20, 2, 4, torch.Generator().manual_seed(0)))
-    context = Context(models, rows, data_dir, folder, folder, {}, (20,), batch_size=64, limit=20)
-    sets = extrapolation.test_sets(data_dir, context.lengths, rows, context.limit)
-    training_summary.run(context)
-    extrapolation.run(context, sets)
-    mechanism.run(context)
-    proof.run(context)
-    span.run(context)
-    encodings.run(context)
-    failures.run(context, sets)
+    sets = evaluation.test_sets(data_dir, (20,), rows, limit=20)
+    context = Context(models, sets, (2, 4), (20,), data_dir, folder, folder, {}, batch_size=64)
+    for analysis in QUESTIONS.values():
+        analysis.run(context)
     for model in models.values():
         failures.predict(model, [1, 5, 3])
     return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}

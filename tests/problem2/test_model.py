@@ -68,15 +68,6 @@ def test_mean_of_logits_is_the_courses_mean_of_features():
     torch.testing.assert_close(model(rows), model.output(kept["features"].mean(1)), atol=1e-6, rtol=1e-5)
 
 
-def test_max_takes_the_strongest_objection():
-    model, rows = make("window", pooling="max"), to_rows(ROWS).sequences
-    votes, real = model.votes(rows)
-    objection = votes[..., 0] - votes[..., 1]
-    expected = torch.stack([row[there].max() for row, there in zip(objection, real, strict=True)])
-    logits = model(rows)
-    torch.testing.assert_close(logits[:, 0] - logits[:, 1], expected)
-
-
 def test_window_reads_no_farther_than_its_layers_reach():
     model = make("window", num_layers=2)
     row = torch.tensor([[3, 15, 41, 27, 41, 58, 9, 70]])
@@ -119,14 +110,6 @@ def test_a_script_in_the_folder_can_import_it():
     folder = Path(__file__).resolve().parents[2] / "problem2"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
-
-
-def test_long_rows_without_padding_need_no_mask():
-    model = make("sinusoidal")
-    assert model.attention_mask(torch.ones(2, 5).bool()) is None
-    assert model.attention_mask(torch.tensor([[True, True, False]])).tolist() == [[[[True, True, False]]]]
-    assert make("alibi").attention_mask(torch.ones(2, 5).bool()).shape == (4, 5, 5)
-    assert make("none", causal=True).attention_mask(torch.ones(2, 5).bool()).shape == (1, 1, 5, 5)
 
 
 def test_smooth_maximum_is_for_training_alone():

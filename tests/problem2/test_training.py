@@ -12,8 +12,8 @@ from problem2.trained import PROTOCOLS
 def test_flags_take_the_place_of_the_protocols_defaults(protocol):
     settings = training.Settings(encoding=("rope",), protocol=protocol)
     config, expected = training.config_of(settings), PROTOCOLS[protocol]
-    assert (config["epochs"], config["batch_size"]) == (expected.epochs, expected.batch_size)
-    assert training.make_recipe(config).ema_decay == expected.ema_decay
+    assert (config["epochs"], config["batch_size"]) == (expected["epochs"], expected["batch_size"])
+    assert training.make_recipe(config).ema_decay == expected["ema_decay"]
     changed = training.config_of(training.Settings(encoding=("rope",), protocol=protocol, epochs=3, batch_size=8))
     assert (changed["epochs"], changed["batch_size"]) == (3, 8)
     assert {name for name in config if config[name] != changed[name]} == {"epochs", "batch_size"}
