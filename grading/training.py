@@ -21,11 +21,6 @@ from grading.submission import HINTS, ROUNDED, SAME, Issue, Outcome, Submission,
 from grading.weights import MAX_CHECKPOINT, Weights, read_weights
 from lab.files import shown
 
-REPRODUCED = {  # causes that report/contradictions.json reproduces
-    "ln 2": " One cause that we have reproduced: value embeddings so much larger than the positional encodings that "
-    "the model cannot see the order."
-}
-
 
 def is_share(value: float) -> bool:
     return -1e-6 <= value <= 1 + 1e-6
@@ -73,7 +68,7 @@ def _nothing_learned(item: dict, log: Log) -> list[Issue]:
     if len(losses) >= 3 and min(losses) > 0.98 * chance and losses[-1] < 1.1 * chance:
         evidence = f"the {kind} loss never leaves {item['chance_name']} = {chance:.3f}: lowest {min(losses):.4f} in "
         evidence += f"{len(losses)} epochs, last {losses[-1]:.4f}"
-        issues.append(Issue("flat-loss", evidence, 0.5, HINTS["flat-loss"] + REPRODUCED.get(item["chance_name"], "")))
+        issues.append(Issue("flat-loss", evidence, 0.5, HINTS["flat-loss"]))
     for share in [item["class_share"], 1 - item["class_share"]] if "class_share" in item else []:
         if log.test_acc is not None and abs(log.test_acc - share) < ROUNDED / 3:
             evidence = f"the test accuracy {log.test_acc:.4f} is exactly the share of one class in the test rows"
