@@ -29,11 +29,14 @@ def setting(default, help, minimum=-math.inf, maximum=math.inf, choices=None, me
     return field(default=default, metadata=limits | {"help": help, "metavar": metavar, "positional": positional})
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise UserError(f"{message} (--help explains all flags).")
+
+
 def parse(cls, description: str, argv: list[str] | None = None):
-    """The command line as an instance of `cls`; wrong use ends in one line and exit code 2."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    """The command line as an instance of `cls`, or a UserError."""
+    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     for item in fields(cls):
         _add_flag(parser, item)
     given = vars(parser.parse_args(argv))
