@@ -88,7 +88,7 @@ readme: | $(VENV)/ready  ## the tables of README.md from the results
 
 # --- longer studies: their results are committed ------------------------------------------------------------
 
-seeds: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits; text in all sizes, with every scheme, a million digits
+seeds: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits; text: other seeds, smaller models, a million digits
 	$(PY) problem1/seeds.py
 	$(PY) problem1/text/study.py
 	$(PY) problem1/text/scaling.py
