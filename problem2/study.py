@@ -82,7 +82,7 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     if not settings.only_sum_up:
         if device.rank() == 0:
-            study_runs.collect(settings.output_dir)  # forgets what is out of date
+            study_runs.collect(settings.output_dir, forget=True)
         jobs.run(make_jobs(settings), settings.workers)  # loading the data waits for rank 0
     if device.rank() == 0:
         sum_up(settings.output_dir)

@@ -138,7 +138,5 @@ def run(context: Context) -> None:
     }
     draw_course(points, context.folder / "extrapolation_curves.png", context.trained, CAPTION)
     draw_grid(points, context.folder / "extrapolation_schemes.png", context.trained, CAPTION)
-    pictures = ("extrapolation_curves.png", "extrapolation_schemes.png")
-    context.show(
-        as_table(details, context.lengths), "extrapolation_results.json", "extrapolation_details.json", *pictures
-    )
+    names = ("results.json", "details.json", "curves.png", "schemes.png")
+    context.show(as_table(details, context.lengths), *(f"extrapolation_{name}" for name in names))

@@ -64,15 +64,16 @@ def train_and_measure(run: training.Settings, lengths: list[int], config: dict, 
     }
 
 
-def collect(output_dir: Path) -> list[dict]:
-    """What was measured of every run. Of a run that has been trained again since it is deleted, so that the study
-    measures it again."""
+def collect(output_dir: Path, forget: bool = False) -> list[dict]:
+    """What was measured of every run, but for those that have been trained again since: with `forget` that is deleted,
+    so that the study measures them again."""
     runs = []
     for path in sorted(output_dir.glob("**/measured.json")):
         log, content = path.with_name("training_log.json"), read_json(path, "delete it.")
         if log.exists() and isinstance(content, dict) and content.get("training") == read_log(log):
             runs.append(content)
         else:
-            print(f"{path} is of an earlier training, so it is deleted: study.py measures it again")
-            path.unlink()
+            print(f"{path} is of an earlier training: {'deleted' if forget else 'left out, run study.py again'}")
+            if forget:
+                path.unlink()
     return runs
