@@ -27,22 +27,9 @@ class LocalContext(NamedTuple):
     last: int  # the answer's symbol at position t-1, START at the first position
     before_last: int  # and at position t-2: START at the second position, ABSENT at the first
 
-    @property
-    def kind(self) -> str:
-        if self.last == START:
-            return "first position"
-        if self.before_last == START:
-            return "second position"
-        blanks = (self.a == BLANK) + (self.b == BLANK)
-        return PAST_THE_SECOND[blanks]
-
     def __str__(self) -> str:
         a, b, a_below, b_below, last, before = ("nothing" if s == ABSENT else SYMBOLS[s] for s in self)
         return f"digits [{a}] and [{b}], below these [{a_below}] and [{b_below}], written last [{before}] [{last}]"
-
-
-PAST_THE_SECOND = ("both operands go on", "one operand has ended", "both operands have ended")
-KINDS = ("first position", "second position", *PAST_THE_SECOND)
 
 
 class Position(NamedTuple):

@@ -23,7 +23,6 @@ from lab.statistics import margins
 from problem1.text.dataset import PAD, Pairs, decoder_inputs, encode, random_pairs
 from problem1.text.local_contexts import (
     DIGITS,
-    KINDS,
     codes,
     every_local_context,
     local_contexts_in,
@@ -105,7 +104,7 @@ def run(model: PlaceValueTransformer, digits: tuple[int, ...] = DIGITS, far: int
         "measured": measured,
         "argument": ARGUMENT,
         "locality": locality,
-        "margin_histogram": _histogram(lowest, [context.kind for context in contexts]),
+        "margin_histogram": _histogram(lowest),
         **certified,
     }
 
@@ -216,15 +215,12 @@ def measure_rounding(
     return ways
 
 
-def _histogram(lowest: Tensor, kinds: list[str]) -> dict:
-    """How many local contexts of each kind have which margin, in steps of half a logit, for the figure."""
+def _histogram(lowest: Tensor) -> dict:
+    """How many local contexts have which margin, in steps of half a logit, for the figure."""
     top = float(lowest.max().ceil()) + 0.5
     bottom = min(0.0, float(lowest.min().floor()))
     bins = int((top - bottom) / 0.5)
-    counts = {
-        kind: torch.histc(lowest[[k == kind for k in kinds]], bins, bottom, bottom + bins * 0.5).int().tolist()
-        for kind in KINDS
-    }
+    counts = torch.histc(lowest, bins, bottom, bottom + bins * 0.5).int().tolist()
     return {"edges": [bottom + 0.5 * number for number in range(bins + 1)], "counts": counts}
 
 
@@ -265,7 +261,7 @@ def draw(numbers: dict, path: Path) -> None:
     """The logit margins of all local contexts, and to the left how far rounding can move them."""
     edges, counts = numbers["margin_histogram"]["edges"], numbers["margin_histogram"]["counts"]
     figure, axes = plt.subplots(figsize=(WIDTH, 2.4))
-    axes.stairs([sum(heights) for heights in zip(*counts.values(), strict=True)], edges, color=COLOURS[0], fill=True)
+    axes.stairs(counts, edges, color=COLOURS[0], fill=True)
     lines = [(numbers["smallest_margin"], "smallest\nmargin", "left")]
     for name, found in numbers["rounding"].items():
         lines.append((found.get("largest_radius", 0), f"largest radius\nin {name}", "right"))
