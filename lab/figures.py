@@ -18,8 +18,7 @@ from lab.files import write_bytes
 
 # Okabe & Ito (2008), told apart by the colour-blind; in this order also by their lightness.
 COLOURS = ["#0072B2", "#E69F00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
-MARKS = ["o", "s", "^", "D", "v", "P", "X", "*", "<"]
-LINES = ["-", "--", "-.", ":", (0, (3, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)), (0, (4, 2, 1, 2)), (0, (2, 2))]
+MARKS = ["o", "s", "^"]
 SHARES = "Blues"  # 0 is white, 1 is dark: the same order in grey
 DIFFERENCES = "RdBu_r"  # for signed values, always symmetric about 0
 WIDTH = 6.3  # inches
@@ -113,7 +112,7 @@ def draw_training_curves(log: dict, path: Path) -> None:
     epochs = range(1, len(log["train_loss"]) + 1)
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.6))
     for number, (name, label) in enumerate((("train", "training rows"), ("val", "validation rows"))):
-        style = {"color": COLOURS[number], "linestyle": LINES[number], "label": label}
+        style = {"color": COLOURS[number], "linestyle": ("-", "--")[number], "label": label}
         left.plot(epochs, log[f"{name}_loss"], **style)
         right.plot(epochs, log[f"{name}_acc"], **style)
     left.set(xlabel="epoch", ylabel="loss (cross-entropy)", yscale="log")

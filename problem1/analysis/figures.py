@@ -1,7 +1,7 @@
 """Small pieces that the numbers, figures and text tables of the analyses share."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -11,12 +11,12 @@ from lab.figures import heatmap
 from lab.statistics import bootstrap
 
 
-def intervals(samples: Sequence[Tensor]) -> list[list[float]]:
+def intervals(samples: Iterable[Tensor]) -> list[list[float]]:
     """Of each measure, [N] on the same N rows, the 95% bootstrap interval of its mean."""
     return torch.stack(bootstrap(torch.stack(list(samples), dim=1)), dim=1).tolist()
 
 
-def table(axes, values, rows: Sequence[str], columns: Sequence[str], texts=False, **options):
+def table(axes, values, rows: Sequence[str], columns: Sequence[str], texts=None, **options):
     """A heatmap with rectangular cells; a cell without a value (NaN) is empty."""
     image = heatmap(axes, np.nan_to_num(np.asarray(values, dtype=float)), rows, columns, numbers=texts, **options)
     axes.set_aspect("auto")

@@ -11,13 +11,10 @@ Nothing is corrected: what the model writes is what is returned.
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from problem1.text.dataset import END, SYMBOLS, Pairs, columns, right_answer
 from problem1.text.place_value import PlaceValueTransformer
 from problem1.text.trained import MODEL, load_model
 
-PRECISIONS = ("float32", "float64")
 POSITIONS_AT_ONCE = 1_000_000  # of a batch, blanks included: some 300 MB
 
 
@@ -57,7 +54,7 @@ class Calculator:
         while longest_first:
             count = max(1, POSITIONS_AT_ONCE // (2 + max(map(len, pairs[longest_first[0]]))))
             batch, longest_first = longest_first[:count], longest_first[count:]
-            sources = columns([pairs[row] for row in batch]).to(self.model.output.weight.device)
+            sources = columns([pairs[row] for row in batch])
             tokens, margins = self.model.generate(sources)
             predictions |= zip(batch, map(read, tokens.tolist(), margins.tolist()), strict=True)
         return [predictions[row] for row in range(len(pairs))]
@@ -71,9 +68,8 @@ def read(tokens: list[int], margins: list[float]) -> Prediction:
     return Prediction(symbols[::-1], margins[:length][::-1] + margins[length : length + ended], ended)
 
 
-def load(path: Path | str = MODEL, precision: str = "float32") -> Calculator:
-    """precision: of all weights and activations; float64 takes about twice the time of float32 on a CPU"""
-    return Calculator(load_model(Path(path))[0].to(getattr(torch, precision)))
+def load(path: Path = MODEL) -> Calculator:
+    return Calculator(load_model(path)[0])
 
 
 def is_right(pair: tuple[str, str], prediction: Prediction) -> bool:

@@ -32,8 +32,8 @@ class WindowAttention(MultiHeadAttention):
     """Attention to a window of few keys. A learned vector for each slot of the window is added to its key (Shaw et
     al. 2018), so that a head can attend to "the digit of a, one position below"."""
 
-    def __init__(self, d_model: int, num_heads: int, window: int, name: str):
-        super().__init__(d_model, num_heads, name)
+    def __init__(self, d_model: int, num_heads: int, window: int):
+        super().__init__(d_model, num_heads)
         self.offsets = nn.Parameter(torch.randn(num_heads, 1, window, d_model // num_heads) * 0.02)
 
     def keys(self, window: Tensor) -> Tensor:
@@ -44,10 +44,10 @@ class WindowAttention(MultiHeadAttention):
 class LocalDecoderLayer(DecoderLayer):
     """A decoder layer in two steps: `read` what is written, then `write` from the memory."""
 
-    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float, name: str):
-        super().__init__(d_model, num_heads, d_ff, dropout, name)
-        self.self_attention = WindowAttention(d_model, num_heads, 2, f"{name}.self")
-        self.cross_attention = WindowAttention(d_model, num_heads, 4, f"{name}.cross")
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.self_attention = WindowAttention(d_model, num_heads, 2)
+        self.cross_attention = WindowAttention(d_model, num_heads, 4)
 
     def read(self, x: Tensor, mask: Tensor) -> Tensor:
         """The last two symbols [N, 2, d_model] -> the last one, which attends to both: [N, 1, d_model]"""
@@ -80,8 +80,8 @@ class PlaceValueTransformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.dropout = nn.Dropout(dropout)
         shape = (d_model, num_heads, d_ff, dropout)
-        self.encoder = nn.ModuleList([EncoderLayer(*shape, "encoder.0")])
-        self.decoder = nn.ModuleList([LocalDecoderLayer(*shape, "decoder.0")])
+        self.encoder = nn.ModuleList([EncoderLayer(*shape)])
+        self.decoder = nn.ModuleList([LocalDecoderLayer(*shape)])
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.output = nn.Linear(d_model, VOCAB_SIZE)
 

@@ -24,7 +24,6 @@ from lab import device
 from lab.figures import COLOURS, plt, save
 from lab.files import versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem1.text.calculator import PRECISIONS
 from problem1.text.dataset import PAD, chain_pairs, columns, encode, random_pairs
 from problem1.text.trained import MODEL, load_model
 
@@ -37,7 +36,7 @@ class Settings:
     output_dir: Path = setting(MODEL.parent, "folder for numbers and figure", metavar="DIR")
     largest: int = setting(SIZES[-1], "digits of the largest sums", minimum=SIZES[0])
     sums: int = setting(20, "sums of each size, written side by side", minimum=2)
-    precision: str = setting("float32", "of all weights and activations", choices=PRECISIONS)
+    precision: str = setting("float32", "of all weights and activations", choices=("float32", "float64"))
 
 
 def peak_megabytes() -> float:

@@ -96,7 +96,7 @@ def test_analyze_writes_what_it_promises_and_prints_findings(trained, tmp_path, 
     assert len(before) == 4 and all(path.read_bytes() == content for path, content in before.items())
 
 
-@pytest.mark.parametrize("precision", calculator.PRECISIONS)
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_long_sums_are_written_and_compared_with_the_right_ones(tmp_path, monkeypatch, precision):
     """In this process, with a model whose every symbol is 1: right are the sums of nothing but ones, none of these."""
     path = untrained(tmp_path)
