@@ -102,7 +102,7 @@ contradictions: | $(VENV)/ready  ## suspected causes of published results, each 
 bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
 	$(PY) benchmarks/bench.py
 
-faults: | $(VENV)/ready  ## kills, full disks and malformed files against every script (half an hour)
+faults: | $(VENV)/ready  ## kills, full disks and malformed files against every script (a quarter of an hour)
 	$(PY) -m tests.fault_injection
 
 # --- checks -------------------------------------------------------------------------------------------------

@@ -155,8 +155,9 @@ def heads_by_seed() -> dict:
     """Which head matters most, and how many can go alone, in models that differ in nothing but the seed."""
     results, found = ROOT / "problem1/results", {}
     for name in read_json(results / "robustness.json", "run `make seeds` first.")["runs"]:
-        if name.startswith("seed"):
-            heads = read_json(results / f"seeds/{name}/measured.json", "run `make seeds` first.")["heads"]
+        path = results / f"seeds/{name}/measured.json"
+        heads = read_json(path, "run `make seeds` first.")["heads"] if name.startswith("seed") else {}
+        if heads.get("meaningful"):
             drops = {head: zero for module in heads["critical"].values() for head, (zero, mean) in module.items()}
             alone = heads["prunable"]["alone_share"]
             found[name] = {"most_important": max(drops, key=drops.get), "prunable_alone": alone}

@@ -7,6 +7,7 @@ Python, numpy's double arithmetic with an exp as assumed, and what can only be r
 of place_value.py, the argument in proof.json, and its assumptions, which are printed and must be these word by word.
 """
 
+import argparse
 import collections
 import json
 import math
@@ -219,8 +220,11 @@ def check(stated: dict, weights: dict[str, np.ndarray], digits=range(10)) -> dic
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    results = Path(__file__).resolve().parents[1] / "results/text"
+    parser.add_argument("folder", nargs="?", type=Path, default=results, help="default: %(default)s")
+    folder = parser.parse_args().folder
     try:
-        folder = Path((sys.argv[1:] or [Path(__file__).resolve().parents[1] / "results/text"])[0])
         check(json.loads((folder / "proof.json").read_text()), read_weights(folder / "best_model.pth"))
         print("The certificate holds.")
     except Exception as reason:  # whatever cannot be checked is refused

@@ -260,7 +260,10 @@ def page(settings: Settings) -> str:
 
 def main(settings: Settings) -> None:
     torch.set_num_threads(1)  # so that the rounded models' accuracy is the same on every machine
-    content = page(settings).encode()
+    try:
+        content = page(settings).encode()
+    except (KeyError, TypeError):
+        raise UserError("results are incomplete, or of models that cannot add: run `make`.") from None
     if len(content) > MOST_BYTES:
         raise UserError(f"the page would have {len(content):,} bytes, more than {MOST_BYTES:,}.")
     write_bytes(settings.output, content)

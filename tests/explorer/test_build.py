@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lab.files import UserError, read_json
+from lab.files import UserError, read_json, write_json
 from report.explorer import build, every_sum
 from tests.conftest import ROOT
 
@@ -43,9 +43,11 @@ def test_rounding_keeps_each_number_within_half_a_step():
     assert "i8" in texts["matrix"] and "f32" in texts["bias"]
 
 
-def test_results_that_are_missing_get_one_sentence(refused, tmp_path):
+def test_results_that_are_missing_or_of_a_model_that_cannot_add_get_one_sentence(refused, tmp_path):
     shutil.copytree(ROOT / "problem1/results", tmp_path / "results", ignore=shutil.ignore_patterns("carry", "seeds"))
     refused("report/explorer/build.py", "--results1", tmp_path / "results", words=["program.json", "run `make`"])
+    write_json(tmp_path / "results/carry/program.json", {"program": None})
+    refused("report/explorer/build.py", "--results1", tmp_path / "results", words=["cannot add", "run `make`"])
 
 
 def test_a_page_that_is_too_large_is_refused(quick, tmp_path, monkeypatch):
