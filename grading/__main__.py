@@ -23,16 +23,14 @@ from grading.classroom import as_csv, grade_class
 from grading.pages import feedback, overview
 from grading.report import Report, grade, load_expected
 from lab.files import UserError, write_json, write_text
-from lab.settings import run
+from lab.settings import Parser, run
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(argv: list[str] | None = None) -> int:
     expected = [load_expected(path) for path in sorted(ROOT.glob("problem*/expected.json"))]
-    parser = argparse.ArgumentParser(
-        prog="python -m grading", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="python -m grading", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="default: this repository")
     parser.add_argument("--all", action="store_true", help="FOLDER holds one folder for each submission of a class")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - writes it in place of the table")
