@@ -70,9 +70,9 @@ class Settings:
     readme: Path = setting(ROOT / "README.md", "the file that shows them", metavar="FILE")
 
 
-def answers(root: Path = ROOT) -> str:
+def answers() -> str:
     """Two tables: the questions of the homework, and the positional encodings by length."""
-    found = {name: read_json(root / file, "run `make`, and `make seeds`.") for name, file in FILES.items()}
+    found = {name: read_json(ROOT / file, "run `make`, and `make seeds`.") for name, file in FILES.items()}
     exact, runs, program = found["verification"], found["robustness"]["runs"], found["program"]
     heads, lost = found["statistics"]["heads"], found["ablation"]["heads"]
     seeds = [run["errors"] for name, run in runs.items() if name.startswith("seed")]

@@ -18,3 +18,7 @@ def test_the_block_is_written_between_the_marks_and_nowhere_else(refused, script
     readme = tmp_path / "README.md"
     readme.write_text("no marks")
     refused("report/key_numbers.py", "--readme", readme, words=["no lines", BLOCK])
+    text = f"before\n<!-- {BLOCK} -->\n{{}}\n<!-- end of {BLOCK} -->\nafter"
+    readme.write_text(text.format("old"))
+    assert script("report/key_numbers.py", "--readme", readme).returncode == 0
+    assert readme.read_text() == text.format(answers())

@@ -49,7 +49,7 @@ def test_the_whole_theorem_holds_and_is_checked_again(model):
     check_proof.check(stated, check_proof.read_weights(MODEL))
 
 
-def test_what_comes_next_is_what_the_sums_say(model):
+def test_what_comes_next_is_what_the_sums_say():
     expected = every_local_context(FEW)
     assert check_proof.enumerate_contexts(FEW) == dict(
         zip(expected, right_symbols(torch.tensor(list(expected))).tolist(), strict=True)
@@ -125,7 +125,7 @@ def test_a_bound_that_leaves_something_out_is_noticed(model, monkeypatch):
     assert not run()["proven_in_float32"]
 
 
-def test_faults_in_a_certificate_are_refused(few, capsys):
+def test_faults_in_a_certificate_are_refused(few):
     weights = check_proof.read_weights(MODEL)
     proven = check_proof.check(few, weights, FEW)
 
