@@ -1,4 +1,4 @@
-"""The extracted program as one picture: which column tells which digit what."""
+"""The extracted program as one figure: which column tells which digit what."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from lab.figures import COLOURS, WIDTH, save
 from problem1.analysis.edges import EVERYTHING
 
-SHORT = {  # names of the variables of edges.py, as they fit into the picture
+SHORT = {  # names of the variables of edges.py, as they fit into the figure
     "sum > 9": "sum > 9?",
     "carry out": "carry out",
     "sum < 9, = 9, > 9": "< 9, 9, > 9",

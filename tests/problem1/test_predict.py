@@ -9,7 +9,6 @@ from problem1 import predict, trained
 from problem1.text import trained as text
 
 DIGITS = {"d_model": 16, "num_heads": 2, "num_layers": 1, "d_ff": 16, "dropout": 0.0, "num_digits": 2}
-TEXT = {"scheme": "place_value", "order": "reversed", **DIGITS}
 
 
 def untrained(module, settings: dict, path):
@@ -24,7 +23,7 @@ def models(tmp_path, monkeypatch):
     """A two-digit model and one of addition as text in the default places."""
     paths = {"digits": tmp_path / "digits.pth", "text": tmp_path / "text.pth"}
     untrained(trained, DIGITS, paths["digits"])
-    untrained(text, TEXT, paths["text"])
+    untrained(text, DIGITS, paths["text"])
     monkeypatch.setattr(predict, "MODELS", paths)
     return paths
 
