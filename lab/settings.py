@@ -30,6 +30,8 @@ def setting(default, help, minimum=-math.inf, maximum=math.inf, choices=None, me
 
 
 class Parser(argparse.ArgumentParser):
+    """Refuses in one sentence, as everything else does."""
+
     def error(self, message: str):
         raise UserError(f"{message} (--help explains all flags).")
 
