@@ -219,6 +219,8 @@ def check(stated: dict, weights: dict[str, np.ndarray], digits=range(10)) -> dic
 
 
 if __name__ == "__main__":
+    if {"-h", "--help"} & {*sys.argv}:
+        sys.exit(print(__doc__))
     try:
         folder = Path((sys.argv[1:] or [Path(__file__).resolve().parents[1] / "results/text"])[0])
         check(json.loads((folder / "proof.json").read_text()), read_weights(folder / "best_model.pth"))
