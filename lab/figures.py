@@ -120,6 +120,7 @@ def draw_training_curves(log: dict, path: Path) -> None:
     for axes, corner in ((left, "lower left"), (right, "lower right")):  # where a loss and an accuracy never are
         axes.axvline(log["best_epoch"], color="#999999", linewidth=1)
         axes.legend(loc=corner)
+        axes.xaxis.get_major_locator().set_params(integer=True)
     best, accuracy = log["best_epoch"], log["test_acc"]
     caption = f"Best validation at epoch {best} (grey line); test accuracy with its weights: {accuracy:.2%}."
     if log["config"].get("ema_decay"):

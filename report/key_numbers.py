@@ -38,19 +38,21 @@ EXTRAPOLATES = 0.99  # accuracy at every one of these lengths
 HOMEWORK = """\
 | question | answer | numbers | figure |
 |---|---|---|---|
-| Does the model add? | **{exact[errors]:,} of all {exact[pairs]:,} sums** are wrong; so with {seeds} other seeds: \
-{by_seed} | {verification}, {robustness} | [curves](problem1/results/training_curves.png) |
+| Does the model add? | **{exact[errors]:,} errors in all {exact[pairs]:,} sums**; with {seeds} other seeds: {by_seed} \
+| {verification}, {robustness} | [curves](problem1/results/training_curves.png) |
 | What do the heads attend to? | {column} of {heads} almost only to one column of digits, {below} mostly to the column \
 below | {statistics} | [all heads](problem1/results/attention_patterns/overview.png), \
 [four in detail](problem1/results/attention_patterns/in_detail.png) |
-| Which heads are critical? | {needed} of {heads} cost a point or more alone; most {head}: {lost} of the test sums \
-| {ablation} | [importance](problem1/results/head_analysis/head_importance.png) |
+| Which heads are critical? | {needed} of {heads} cost a point or more alone; {head} costs most, {lost} of the test \
+sums | {ablation} | [importance](problem1/results/head_analysis/head_importance.png) |
 | How many can be pruned? | {prunable[alone]} of {heads} one at a time, **{prunable[together]} together** \
 | {pruning} | [pruning](problem1/results/head_analysis/pruning_curve.png) |
-| How do heads handle the carry? | at most {most} cross-attention heads together flip at least {flips} of the digits \
-that a carry changes | {summary} | [patching](problem1/results/carry/patching_heads.png) |
-| Which algorithm is that? | a program of {lines} lines; on columns of unrelated sums the model \
-writes what it says in {fitting} of {tried:,} cases | {program} | [circuit](problem1/results/carry/program.png) |
+| How do heads handle the carry? | at most {most} cross-attention heads bring it to a digit: taken from another sum, \
+they change at least {flips} of the digits | {summary} | [patching](problem1/results/carry/patching_heads.png) |
+| Which algorithm is that? | a program of {lines} lines; given columns of unrelated sums, the model writes \
+what the program says in {fitting} of {tried:,} cases | {program} | [circuit](problem1/results/carry/program.png) |
+| Five and ten digits? | {longer} models trained on hard sums, too: {longer_errors:,} errors, in {longer_random:,} \
+random and {longer_hard:,} hard pairs each | {robustness} | [report](report/report.pdf) |
 | Numbers of any length? | as text, {proven}: all {text[local_contexts]:,} local contexts are right | {proof} | \
 [margins](problem1/results/text/proof.png) |
 | Which positional encodings extrapolate? | at least 99% right to length 256: {best}; one answer to everything at 256: \
@@ -60,8 +62,8 @@ writes what it says in {fitting} of {tried:,} cases | {program} | [circuit](prob
 [span](problem2/results/extrapolation/sinusoidal_span.png) |
 | Is a perfect score enough? | no: of rows with one swapped pair, length 16, the best scheme ({swap_best}) gets \
 {swap_most} | {sorting} | [all schemes](problem2/results/extrapolation/extrapolation_schemes.png) |
-| Why do published solutions disagree? | for {sufficient} of {claims} claims a cause that suffices was found | \
-{contradictions} | [report](report/report.pdf) |
+| Why do published solutions disagree? | for {sufficient} of {claims} published claims we found a cause that \
+suffices | {contradictions} | [report](report/report.pdf) |
 """
 
 
@@ -75,6 +77,7 @@ def answers() -> str:
     found = {name: read_json(ROOT / file, "run `make`, and `make seeds`.") for name, file in FILES.items()}
     exact, runs, program = found["verification"], found["robustness"]["runs"], found["program"]
     heads, lost = found["statistics"]["heads"], found["ablation"]["heads"]
+    longer = [run for name, run in runs.items() if "hard" in run and not name.endswith("plain")]
     seeds = [run["errors"] for name, run in runs.items() if name.startswith("seed")]
     targets = [entry["main_target"] for entry in heads.values()]
     worst, groups = found["ablation"]["ranking"][0], found["summary"]["groups"]
@@ -89,6 +92,10 @@ def answers() -> str:
         exact=exact,
         seeds=len(seeds),
         by_seed="none" if not any(seeds) else ", ".join(f"{errors:,}" for errors in seeds),
+        longer=len(longer),
+        longer_errors=sum(run["errors"] + run["hard"]["errors"] for run in longer),
+        longer_random=min((run["pairs"] for run in longer), default=0),
+        longer_hard=min((run["hard"]["pairs"] for run in longer), default=0),
         heads=len(heads),
         column=sum(entry.get("same column", {"mean": 0})["mean"] >= SHARP for entry in heads.values()),
         below=targets.count("lower column"),

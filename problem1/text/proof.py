@@ -277,6 +277,9 @@ def draw(numbers: dict, path: Path) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set(xlabel="logits (logarithmic)", ylabel="local contexts")
+    if numbers["proven_in_float32"]:
+        most = numbers["rounding"]["float32"]["largest_radius"]
+        figure.suptitle(f"Every margin is over {int(numbers['smallest_margin'] / most)} times what rounding can take")
     save(
         figure,
         path,

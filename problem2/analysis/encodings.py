@@ -112,6 +112,7 @@ def draw_learned(report: dict, path: Path, shown: int = 32) -> None:
         axes.axhline(border, color="black", linewidth=1.5)
     right.axvline(border, color="black", linewidth=1.5)
     last = report["trained_positions"] - 1
+    figure.suptitle(f"Only the rows 0 to {last} are trained")
     figures.save(
         figure, path, f"Black line: the last position of training, {last}.\n{cosines_in_words(report)}.", vector=True
     )

@@ -131,6 +131,13 @@ def test_other_schemes_are_drawn_where_the_courses_are_missing(tmp_path):
     assert (tmp_path / "curves.png").exists()
 
 
+def test_the_title_names_the_length_from_which_on_every_answer_is_constant():
+    answers = {32: True, 64: False, 128: True, 256: True}
+    sets = {f"extrapolation/{length}": (0.5, 0.4, 0.6, constant) for length, constant in answers.items()}
+    assert extrapolation.constant_from(sets | {"test": (1, 1, 1, False), "adjacent/512": (0.5, 0.4, 0.6, False)}) == 128
+    assert extrapolation.constant_from({"extrapolation/256": (0.6, 0.5, 0.7, False)}) is None
+
+
 def test_proof_holds_for_a_model_that_compares_and_finds_the_one_pair_another_does_not_see():
     report = proof.check(*proof.every_vote(Comparer()))
     assert report["holds"] and report["contexts"] == 1_020_000 and report["steps_down"] == 4950
