@@ -49,7 +49,7 @@ def draw(results: dict, names: list[str], path: Path) -> None:
                 colour = COLUMN if own else CARRY
                 start, end = (at(k + 1) - 0.12 * (k + 1 - t), TOP - 0.3), (at(t) + 0.18 * (k + 1 - t), BOTTOM + 0.3)
                 text = f"{SHORT[edge['variable']]}" + (f"\n{edge['values']} values" if edge["values"] else "")
-                arrow(axes, start, end, colour, text, 0.87 if own else (0.52, 0.3, 0.64)[k - t], side=own)
+                arrow(axes, start, end, colour, text, 0.87 if own else (0.52, 0.3, 0.36)[k - t], side=own)
     bottom, top = BOTTOM - 0.33, TOP + 0.33
     for k in sorted({k for line in edges for k, edge in enumerate(line) if "carry" in edge["variable"]}):
         if k + 1 < len(edges[0]):  # some digit reads there what came from the columns below
