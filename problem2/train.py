@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import device, jobs
-from lab.files import UserError
+from lab.files import UserError, only_one
 from lab.settings import parse, run
 from problem2.dataset import load_or_generate
 from problem2.positional_encoding import SCHEMES
@@ -48,7 +48,8 @@ def side_by_side(settings: Settings) -> dict[str, dict]:
         jobs.Job(name, train_alone, {"name": name}, folder / f"{name}.json", {"settings": settings})
         for name in settings.encoding
     ]
-    logs = dict(zip(settings.encoding, jobs.run(work), strict=True))
+    with only_one(settings.output_dir, "a training"):  # a folder that cannot be used is refused once
+        logs = dict(zip(settings.encoding, jobs.run(work), strict=True))
     shutil.rmtree(folder)
     return logs
 
