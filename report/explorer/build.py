@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lab import checkpoint
+from lab import checkpoint, device
 from lab.files import UserError, read_json, write_bytes
 from lab.settings import parse, run, setting
 from lab.training import evaluate
@@ -199,7 +199,7 @@ def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module
         for n in LENGTHS
     }
     again = {
-        name: {key: evaluate(model, (part.sequences, part.labels), sorting.score, 50)[1] for key, part in rows.items()}
+        name: {key: evaluate(model, (part.sequences, part.labels), sorting.score, 25)[1] for key, part in rows.items()}
         for name, (_, model) in models.items()
     }
     return {"committed": committed, "rounded": again, "sets": {key: len(part) for key, part in rows.items()}}
@@ -259,7 +259,7 @@ def page(settings: Settings) -> str:
 
 
 def main(settings: Settings) -> None:
-    torch.set_num_threads(1)  # so that the rounded models' accuracy is the same on every machine
+    device.start("cpu")
     try:
         content = page(settings).encode()
     except (KeyError, TypeError):
