@@ -309,7 +309,7 @@ def _finish(model, task, settings, output_dir: Path, log: dict, device) -> dict:
         "seed": settings["seed"],
         "versions": versions(),
     }
-    write_json(output_dir / "training_log.json", log)
-    write_timing(output_dir, seconds, device, processes=world_size())
     draw_training_curves(log, output_dir / "training_curves.png")
+    write_timing(output_dir, seconds, device, processes=world_size())
+    write_json(output_dir / "training_log.json", log)  # last: a run that has it has ended (see `finished`)
     return log

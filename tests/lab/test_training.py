@@ -217,6 +217,18 @@ def test_a_finished_run_is_kept_once_the_new_one_has_an_epoch(tmp_path, capsys):
     assert (tmp_path / "previous/training_log.json").exists() and not (tmp_path / "training_log.json").exists()
 
 
+def test_a_run_stopped_while_its_curves_are_drawn_is_not_finished(tmp_path, monkeypatch):
+    def stops(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(UserError, match="stopped by you"):
+        patched.setattr("lab.training.draw_training_curves", stops)
+        run(tmp_path)
+    assert finished(tmp_path, {"seed": 5}) is None
+    run(tmp_path, resume=True)
+    assert finished(tmp_path, {"seed": 5}) and (tmp_path / "training_curves.png").exists()
+
+
 def test_a_finished_run_is_found_by_its_settings(tmp_path):
     assert finished(tmp_path, {"seed": 5}) is None
     _, log = run(tmp_path, width=8)
