@@ -11,7 +11,7 @@ from torch import nn
 
 from lab.files import UserError, read_bytes, shown, write_bytes
 
-REMEDY = "run train.py first, or name another file with --model-path."
+HINT = "run train.py first, or name another file with --model-path."
 
 
 def save(path: Path, content: dict) -> None:
@@ -25,32 +25,32 @@ def load(path: Path, kind: str) -> dict:
 
     `weights_only=True` admits tensors and plain values only: a file that would run code when opened is refused.
     """
-    file = io.BytesIO(read_bytes(path, REMEDY))
+    file = io.BytesIO(read_bytes(path, HINT))
     try:
         if not zipfile.is_zipfile(file):
-            raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {REMEDY}")
+            raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {HINT}")
         file.seek(0)
         content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UserError(
             f"{path} holds Python objects besides tensors and plain values, which could run code when opened, "
-            f"so it was not opened: {REMEDY}"
+            f"so it was not opened: {HINT}"
         ) from None
     except UserError:
         raise
     except Exception:  # torch raises many kinds for a truncated file or for something else altogether
-        raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {REMEDY}") from None
+        raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {HINT}") from None
     if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
-        raise UserError(f"{path} is a PyTorch file but not a checkpoint of this project: {REMEDY}")
+        raise UserError(f"{path} is a PyTorch file but not a checkpoint of this project: {HINT}")
     if content["kind"] != kind:
-        raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {kind}: {REMEDY}")
+        raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {kind}: {HINT}")
     if not isinstance(content.get("settings"), dict) or not isinstance(content.get("model"), dict):
-        raise UserError(f"{path} lacks its settings or its weights: {REMEDY}")
+        raise UserError(f"{path} lacks its settings or its weights: {HINT}")
     values = [
         item for value in content["settings"].values() for item in (value if isinstance(value, list) else [value])
     ]
     if not all(isinstance(value, bool | int | float | str | None) for value in values):
-        raise UserError(f"{path} has settings that are no plain values: {REMEDY}")
+        raise UserError(f"{path} has settings that are no plain values: {HINT}")
     return content
 
 
@@ -71,5 +71,5 @@ def rebuild(build: Callable[[dict], nn.Module], content: dict, path: Path) -> nn
         model.load_state_dict(weights)
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
         reason = shown(" ".join(str(error).split()), 200)
-        raise UserError(f"{path} does not fit the model of this project ({reason}): {REMEDY}") from None
+        raise UserError(f"{path} does not fit the model of this project ({reason}): {HINT}") from None
     return model

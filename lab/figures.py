@@ -16,7 +16,7 @@ from PIL import Image
 
 from lab.files import write_bytes
 
-# Okabe & Ito (2008), told apart by the colour-blind; in this order also by their lightness.
+# Okabe & Ito (2008), which the colour-blind can distinguish; in this order also by their lightness.
 COLOURS = ["#0072B2", "#E69F00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
 MARKS = ["o", "s", "^"]
 SHARES = "Blues"  # 0 is white, 1 is dark: the same order in grey

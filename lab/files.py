@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """Something the user can put right: one sentence with the file, the place and the remedy (exit code 2)."""
+    """Something the user can put right: one sentence with the file, the place and what to do (exit code 2)."""
 
 
 def shown(text: object, longest: int = 120) -> str:
@@ -100,7 +100,7 @@ def write_timing(folder: Path, seconds: float, device: object = "cpu", name: str
 # --- reading ---------------------------------------------------------------------------------------------------
 
 
-def read_bytes(path: Path, remedy: str) -> bytes:
+def read_bytes(path: Path, hint: str) -> bytes:
     """The content of an ordinary file: opening a pipe or a device could wait for ever."""
     try:
         kind = os.stat(path).st_mode
@@ -108,24 +108,24 @@ def read_bytes(path: Path, remedy: str) -> bytes:
             raise OSError(errno.EINVAL, "not an ordinary file")
         return Path(path).read_bytes()
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist: {remedy}") from None
+        raise UserError(f"{path} does not exist: {hint}") from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror or error}): {remedy}") from None
+        raise UserError(f"{path} cannot be read ({error.strerror or error}): {hint}") from None
 
 
-def read_json(path: Path, remedy: str):
+def read_json(path: Path, hint: str):
     """The parsed file, or a UserError that says where the text stops being JSON."""
-    content = read_bytes(path, remedy)
+    content = read_bytes(path, hint)
     try:
         return json.loads(content.decode())
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text in UTF-8 (byte {error.start}): {remedy}") from None
+        raise UserError(f"{path} is not text in UTF-8 (byte {error.start}): {hint}") from None
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{path} is not valid JSON ({error.msg} at line {error.lineno}, column {error.colno}): {remedy}"
+            f"{path} is not valid JSON ({error.msg} at line {error.lineno}, column {error.colno}): {hint}"
         ) from None
     except (RecursionError, ValueError) as error:
-        raise UserError(f"{path} is not JSON that can be read ({error}): {remedy}") from None
+        raise UserError(f"{path} is not JSON that can be read ({error}): {hint}") from None
 
 
 # --- one writer at a time --------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def bootstrap(samples: Tensor, resamples: int = 1000, seed: int = 0) -> tuple[Te
 
 
 def slope(points: list[tuple[float, float]]) -> float | None:
-    """The exponent k of y ~ x^k: least squares on logarithmic axes. None where it cannot be told."""
+    """The exponent k of y ~ x^k: least squares on logarithmic axes. None where it cannot be fitted."""
     logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
     if len({x for x, _ in logs}) < 2:
         return None

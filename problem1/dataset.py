@@ -196,15 +196,15 @@ def sampling_weights(sums: Sums, hard_weight: float) -> Tensor:
 def load(data_dir: Path, name: str) -> Sums:
     """data_dir/train.json (or val, test) as tensors, every row checked: a wrong sum would teach a wrong model."""
     path = Path(data_dir) / f"{name}.json"
-    remedy = f"correct it, or generate it again with generate_data.py --output-dir {data_dir}."
-    rows = read_json(path, remedy)
+    hint = f"correct it, or generate it again with generate_data.py --output-dir {data_dir}."
+    rows = read_json(path, hint)
     if not isinstance(rows, list) or not rows:
-        raise UserError(f"{path} must hold a list of at least one row: {remedy}")
+        raise UserError(f"{path} must hold a list of at least one row: {hint}")
     widths = None
     for number, row in enumerate(rows, 1):
         complaint = _complaint(row, widths)
         if complaint:
-            raise UserError(f"{path}, row {number}: {complaint}; {remedy}")
+            raise UserError(f"{path}, row {number}: {complaint}; {hint}")
         widths = len(row["input"]), len(row["target"])
     return Sums(torch.tensor([row["input"] for row in rows]), torch.tensor([row["target"] for row in rows]))
 

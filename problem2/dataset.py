@@ -238,14 +238,14 @@ def resample_batch(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> 
 def load(path: Path) -> Rows:
     """A file of rows as tensors, every row checked: a wrong label would teach a wrong model."""
     path = Path(path)
-    remedy = "correct it, or generate it again with generate_data.py."
-    rows = read_json(path, remedy)
+    hint = "correct it, or generate it again with generate_data.py."
+    rows = read_json(path, hint)
     if not isinstance(rows, list) or not rows:
-        raise UserError(f"{path} must hold a list of at least one row: {remedy}")
+        raise UserError(f"{path} must hold a list of at least one row: {hint}")
     for number, row in enumerate(rows, 1):
         problem = _row_problem(row)
         if problem:
-            raise UserError(f"{path}, row {number}: {problem}; {remedy}")
+            raise UserError(f"{path}, row {number}: {problem}; {hint}")
     return to_rows([row["sequence"] for row in rows])
 
 

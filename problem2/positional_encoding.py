@@ -1,4 +1,4 @@
-"""Position schemes: how a transformer is told the order of its tokens. Each is one small class, one interface.
+"""Position schemes: how a transformer learns of the order of its tokens. Each is one small class, one interface.
 
 A position can enter in four ways. A scheme overrides those it uses; they take positions as numbers, so that an
 experiment may put a token anywhere (at a position never seen, at a fraction between two):

@@ -173,14 +173,14 @@ def lines(found: dict, names: list[str]) -> list[str]:
         for module, lines in found["encoder"].items()
         for number, line in enumerate(lines)
     }
-    used = [f"{head} ({' / '.join(told)})" for head, told in heads.items() if told]
+    used = [f"{head} ({' / '.join(variables)})" for head, variables in heads.items() if variables]
     encoder = f"encoder: {len(used)} of {len(heads)} heads tell something: {'; '.join(used) or 'none'}"
-    told = [  # the first position has only itself to attend to
+    others = [  # the first position has only itself to attend to
         f"{name} ({variable.removeprefix('own token, ')})"
         for name, variable in zip(names[1:], found["decoder_self"][1:], strict=True)
         if variable != "own token"
     ]
-    self_attention = f"decoder self-attention, beside the position's own token: {'; '.join(told) or 'nothing'}"
+    self_attention = f"decoder self-attention, beside the position's own token: {'; '.join(others) or 'nothing'}"
     return [*in_words(program, names), edges, encoder, self_attention]
 
 

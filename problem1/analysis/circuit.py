@@ -57,13 +57,13 @@ def draw(results: dict, names: list[str], path: Path) -> None:
             ends = (at(k + 2) - 0.57, TOP + 0.1), (at(k + 1) + 0.57, TOP + 0.1)
             arrow(axes, *ends, CARRY, "encoder hands\nthe carry on", 0.5, curve=0.3, lift=0.32)
     for t, line in enumerate(rules):
-        told: dict[int, list[str]] = {}  # what an earlier position of the decoder tells, and the digit it wrote
+        passed: dict[int, list[str]] = {}  # what an earlier position of the decoder passes on, and the digit it wrote
         for source in (rule["source"] for rule in line):
             if source["kind"] == "written":
-                told.setdefault(t - 1, []).append("the digit it wrote")
+                passed.setdefault(t - 1, []).append("the digit it wrote")
             elif source["kind"] == "columns" and source["seen_by"] != t:
-                told.setdefault(source["seen_by"], []).append("its carry, by\nself-attention")
-        for start, texts in told.items():
+                passed.setdefault(source["seen_by"], []).append("its carry, by\nself-attention")
+        for start, texts in passed.items():
             bottom = BOTTOM - 0.75
             ends = (at(start) + 0.57, BOTTOM - 0.12), (at(t) - 0.57, BOTTOM - 0.12)
             text = ";\n".join(dict.fromkeys(texts))

@@ -291,11 +291,11 @@ def search_edges(batch: Batch) -> list[list[dict]]:
             entry = {"variable": EVERYTHING, "values": None, "accuracy": None, "coarser": None}
             for name, variable in EDGE_VARIABLES.items():
                 values = variable(batch.columns.column(k))
-                trial = rows.clone()
-                trial[:, t, k] = batch.resample(values)
-                enough, accuracy = batch.suffices(t, inputs=batch.inputs[:, : t + 1], edges=batch.with_plus(trial))
+                candidate = rows.clone()
+                candidate[:, t, k] = batch.resample(values)
+                enough, accuracy = batch.suffices(t, inputs=batch.inputs[:, : t + 1], edges=batch.with_plus(candidate))
                 if enough:
-                    rows = trial
+                    rows = candidate
                     entry |= {"variable": name, "values": len(values.unique()), "accuracy": accuracy}
                     break
                 entry["coarser"] = max(entry["coarser"] or 0, accuracy)
@@ -340,8 +340,8 @@ def search_self(batch: Batch) -> list[str]:
     chosen = [EVERYTHING] * batch.digits
     for t in range(batch.digits):
         for name in SELF_VARIABLES:
-            trial = [*chosen[:t], name, *chosen[t + 1 :]]
-            if batch.suffices(decoder=batch.self_like(trial))[0]:
-                chosen = trial
+            candidate = [*chosen[:t], name, *chosen[t + 1 :]]
+            if batch.suffices(decoder=batch.self_like(candidate))[0]:
+                chosen = candidate
                 break
     return chosen

@@ -119,11 +119,11 @@ def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Pairs]:
         shared = trained.intersection(parts[name])
         if shared:
             a, b = min(shared)
-            raise UserError(f"{paths[name]} holds {a} + {b}, which train.json holds too: {_remedy(data_dir)}")
+            raise UserError(f"{paths[name]} holds {a} + {b}, which train.json holds too: {_hint(data_dir)}")
     return parts
 
 
-def _remedy(data_dir: Path) -> str:
+def _hint(data_dir: Path) -> str:
     if Path(data_dir) == DEFAULT:
         return f"remove the folder {data_dir}, and it is generated again."
     return "correct it, or leave out --data-dir."
@@ -134,15 +134,15 @@ ROW = re.compile(r"(0|[1-9][0-9]*) \+ (0|[1-9][0-9]*) = ")
 
 def load(path: Path) -> Pairs:
     """The sums of one file, every row checked: a wrong sum would teach a wrong model."""
-    remedy = _remedy(Path(path).parent)
-    rows = read_json(path, remedy)
+    hint = _hint(Path(path).parent)
+    rows = read_json(path, hint)
     if not isinstance(rows, list) or not rows:
-        raise UserError(f"{path} must hold a list of at least one row: {remedy}")
+        raise UserError(f"{path} must hold a list of at least one row: {hint}")
     pairs = []
     for number, row in enumerate(rows, 1):
         complaint = _complaint(row)
         if complaint:
-            raise UserError(f"{path}, row {number}: {complaint}; {remedy}")
+            raise UserError(f"{path}, row {number}: {complaint}; {hint}")
         pairs.append(ROW.fullmatch(row["input"]).groups())
     return pairs
 

@@ -70,8 +70,8 @@ def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: s
     constant = {
         name: first for name in names if (first := constant_from(points[name])) and points[name]["test"][0] > 0.9
     }
-    told = ", ".join(f"{name} from length {first} on" for name, first in constant.items())
-    figure.suptitle(f"One constant answer: {told}" if told else "Accuracy beyond the trained lengths")
+    words = ", ".join(f"{name} from length {first} on" for name, first in constant.items())
+    figure.suptitle(f"One constant answer: {words}" if words else "Accuracy beyond the trained lengths")
     figures.save(figure, path, caption, vector)
 
 

@@ -116,7 +116,7 @@ const Engine = (() => {
       Q [batch, Tq, width], K and V [batch, Tk, width] -> out [batch, Tq, width].
       view.from(head, i) and view.to(head, i): query i sees the keys from … to - 1 (all masks here are of this kind)
       view.bias: null, or for each head a number for each distance j - i from -(Tk - 1) to Tk - 1
-      visit(sequence, head, i, weights, from, to): told the weights of each query */
+      visit(sequence, head, i, weights, from, to): gets the weights of each query */
   function attend(out, Q, K, V, { batch, Tq, Tk, heads, width }, view, row, visit) {
     const d = width / heads, scale = Math.sqrt(d);
     for (let b = 0; b < batch; b++) {

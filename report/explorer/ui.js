@@ -76,7 +76,7 @@ const State = {
   values: new URLSearchParams((location.hash || "#" + (document.documentElement.dataset.state || "")).slice(1)),
   problems: [],
 
-  /** The value of a key if it `fits`, else `otherwise`; what does not fit is told on top of the page. */
+  /** The value of a key if it `fits`, else `otherwise`; what does not fit is named on top of the page. */
   read(key, otherwise, fits) {
     const value = this.values.get(key);
     if (value === null) return otherwise;

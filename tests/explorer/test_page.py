@@ -221,7 +221,7 @@ new MutationObserver(() => (heard += document.getElementById("status").textConte
 
 
 def test_every_panel_by_keyboard(visit):
-    """And a screen reader is told what changes."""
+    """And a screen reader announces what changes."""
     page = visit()
     page.evaluate(HEARD)
     tab_to(page, "e.ariaLabel === 'first number'")

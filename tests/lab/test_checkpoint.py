@@ -51,8 +51,8 @@ def test_truncated_and_damaged_files(good):
         good.write_bytes(content[: source.randrange(len(content))])
         with pytest.raises(UserError, match=r"best_model\.pth"):
             checkpoint.load(good, "here")
-    for rubbish in (b"", b"\x00" * 1000, b"PK\x03\x04", b"not a checkpoint"):
-        good.write_bytes(rubbish)
+    for junk in (b"", b"\x00" * 1000, b"PK\x03\x04", b"not a checkpoint"):
+        good.write_bytes(junk)
         with pytest.raises(UserError, match=r"best_model\.pth is damaged"):
             checkpoint.load(good, "here")
 

@@ -113,8 +113,8 @@ def test_inputs_anywhere_in_a_ball_lead_into_the_next(seed, precision):
     ball = rules.add(start, rules.linear(rules.attention(q, k[:, None], v[:, None], mask), attention.output))
     ball = rules.feed_forward(ball, norm2, feed)
     modules = [copy.deepcopy(module).to(dtype) for module in (norm, attention, norm2, feed)]
-    for trial in range(3):
-        push = random(seed + trial, 30, 3, size)
+    for attempt in range(3):
+        push = random(seed + attempt, 30, 3, size)
         moved = (x + push / push.norm(dim=-1, keepdim=True) * reach * 0.9).to(dtype)
         normed = modules[0](moved)
         y = moved + modules[1](normed, normed, normed, mask)[0]

@@ -219,7 +219,7 @@ def test_what_is_no_sum_for_this_model_is_refused(text):
 def test_other_data_no_model_or_no_sum_is_refused(refused, tmp_path):
     analysis_models.save(analysis_models.untrained(), tmp_path / "model.pth")
     write_data(tmp_path, dict.fromkeys(("train", "val", "test"), sums_of([(123, 456), (777, 888)], 3)))
-    (tmp_path / "broken.pth").write_bytes(b"PK rubbish")
+    (tmp_path / "broken.pth").write_bytes(b"PK junk")
     for model, data, words in (
         ("model.pth", tmp_path, "model.pth adds numbers of 2 digits.* of 3: name the data .* --data-dir"),
         ("model.pth", tmp_path / "typo", "typo.* does not exist"),

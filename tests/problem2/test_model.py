@@ -38,10 +38,10 @@ def test_padding_changes_nothing(name, pooling):
 def test_a_mask_says_what_is_real(form):
     model, rows = make("sinusoidal"), to_rows(ROWS).sequences
     mask = rows != PAD
-    rubbish = rows.masked_fill(~mask, 7)
-    torch.testing.assert_close(model(rubbish, mask.reshape(form)), model(rows))
-    torch.testing.assert_close(model(rubbish, mask.reshape(form).long()), model(rows))
-    assert not torch.allclose(model(rubbish), model(rows))
+    noise = rows.masked_fill(~mask, 7)
+    torch.testing.assert_close(model(noise, mask.reshape(form)), model(rows))
+    torch.testing.assert_close(model(noise, mask.reshape(form).long()), model(rows))
+    assert not torch.allclose(model(noise), model(rows))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
