@@ -1,4 +1,4 @@
-"""Independent runs side by side: one process with one thread on each core, and on each machine of a cluster.
+"""Independent runs side by side: one process with one thread on each core.
 
     results = run([Job("seed 0", train_and_measure, {"seed": 0, …}, folder / "seed0/measured.json"), …])
 
@@ -6,9 +6,6 @@ A job is a function and its settings. What the function returns is written, with
 file. If the file is there with the same settings, the job is not run again: so a study goes on where it stopped,
 and never uses a run that was made with other settings. A job that fails does not stop the others; at the end all
 that failed are named. What a job prints goes to a .log file beside its result.
-
-Under `torchrun --nnodes=2 --nproc_per_node=1` with a shared folder the jobs are shared among all ranks; every rank
-uses its part of its machine's cores.
 """
 
 import contextlib
@@ -22,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch.distributed as dist
 from tqdm import tqdm
 
 from lab import device
@@ -47,23 +43,14 @@ def finished(job: Job) -> dict | None:
 
 
 def run(jobs: list[Job], workers: int = 0) -> list[dict]:
-    """The results of all jobs, in their order; `workers` at a time (0: one for each core of this rank)."""
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        device.start("cpu")
-    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    workers = workers or max(1, (os.cpu_count() or 1) // ranks_here)
-    mine = [job for job in jobs[device.rank() :: device.world_size()] if finished(job) is None]
-    failed = _run_here(mine, workers)
-    if device.world_size() > 1:
-        everywhere = [None] * device.world_size()
-        dist.all_gather_object(everywhere, failed)  # waits for all ranks, so that every result is there
-        failed = [line for part in everywhere for line in part]
+    """The results of all jobs, in their order; `workers` at a time (0: one for each core)."""
+    failed = _run([job for job in jobs if finished(job) is None], workers or os.cpu_count() or 1)
     if failed:
         raise UserError("; ".join(failed))
     return [finished(job) for job in jobs]
 
 
-def _run_here(jobs: list[Job], workers: int) -> list[str]:
+def _run(jobs: list[Job], workers: int) -> list[str]:
     """One sentence for each job that failed."""
     failed, context = [], multiprocessing.get_context("spawn")
     processes: list = []
@@ -104,8 +91,6 @@ def _run_here(jobs: list[Job], workers: int) -> list[str]:
 
 def _work(job: Job) -> None:
     """In a process of its own: the function, with its output in a file, and its result."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # this process is no rank of torchrun
-        os.environ.pop(name, None)
     device.start("cpu")
     with open(job.result.with_suffix(".log"), "w") as log, contextlib.redirect_stdout(log):
         try:

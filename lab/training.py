@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from lab import checkpoint
-from lab.device import rank, world_size
 from lab.figures import draw_training_curves
 from lab.files import UserError, only_one, read_json, versions, write_json, write_timing
 
@@ -103,7 +101,7 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Recipe, epoch: int, seed: int, bar) -> list:
     """One epoch of steps; returns the mean loss and the share of correct rows while training."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    torch.manual_seed((seed * 1_000_003 + epoch) * 64 + rank())  # dropout differs between processes
+    torch.manual_seed(seed * 1_000_003 + epoch)  # of dropout
     if task.weights is None:
         order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
     else:
@@ -114,10 +112,9 @@ def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Reci
     for number, index in enumerate(batches):
         step, steps = epoch * len(batches) + number, recipe.epochs * len(batches)
         batch = task.augment(take(rows, index), generator)
-        share = take(batch, slice(rank(), None, world_size()))  # of this process: under torchrun there are several
-        losses, correct = task.score(model, share)
+        losses, correct = task.score(model, batch)
         optimizer.zero_grad()
-        (losses.sum() * world_size() / len(index)).backward()  # DistributedDataParallel takes the processes' mean
+        losses.mean().backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
         if not math.isfinite(norm):
             raise UserError(
@@ -132,8 +129,6 @@ def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Reci
             update([*average.parameters()], [*model.parameters()], None)
         sums += torch.stack([losses.detach().sum(), correct.sum()])
         bar.update()
-    if world_size() > 1:
-        dist.all_reduce(sums)
     return (sums / len(order)).tolist()
 
 
@@ -150,8 +145,6 @@ def train(
     A finished run that was in `output_dir` is kept in previous/ there.
     """
     settings = settings | {"data": data_digest(task)}
-    if rank() > 0:
-        return _train(model, task, recipe, settings, output_dir, seed, resume)
     with only_one(output_dir, "a training"):
         try:
             return _train(model, task, recipe, settings, output_dir, seed, resume)
@@ -170,33 +163,29 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
     log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     if resume:
         log = _restore(output_dir / "last.pth", task.kind, settings, model, optimizer, average, log)
-    wrapped = nn.parallel.DistributedDataParallel(model) if world_size() > 1 else model
     done = len(log["val_acc"])
     per_epoch = math.ceil(min(recipe.epoch_rows or math.inf, len(rows[0])) / recipe.batch_size)
-    silent = rank() > 0 or not sys.stderr.isatty()
-    with tqdm(
-        total=recipe.epochs * per_epoch, initial=done * per_epoch, unit="step", leave=False, disable=silent
-    ) as bar:
+    total, first = recipe.epochs * per_epoch, done * per_epoch
+    with tqdm(total=total, initial=first, unit="step", leave=False, disable=None) as bar:
         for epoch in range(done, recipe.epochs):
             started = time.perf_counter()
-            scores = train_epoch(wrapped, average, optimizer, rows, task, recipe, epoch, seed, bar)
+            scores = train_epoch(model, average, optimizer, rows, task, recipe, epoch, seed, bar)
             scores += evaluate(average, task.val, task.score)
             for name, value in zip(COLUMNS, scores, strict=True):
                 log[name].append(value)
             best = _is_best(log)
             log["best_epoch"] = epoch + 1 if best else log["best_epoch"]
             log["seconds"] += time.perf_counter() - started
-            if rank() == 0:
-                bar.write(_line(epoch, recipe, scores, best), file=sys.stdout)
-                if epoch == 0:
-                    _keep_previous(output_dir)
-                header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1}
-                if best:
-                    checkpoint.save(output_dir / "best_model.pth", header | {"model": average.state_dict()})
-                state = {"model": model.state_dict(), "average": average.state_dict()}
-                state |= {"optimizer": optimizer.state_dict(), "log": log}
-                checkpoint.save(output_dir / "last.pth", header | state)
-    return _finish(model, task, settings, output_dir, log, device) if rank() == 0 else log
+            bar.write(_line(epoch, recipe, scores, best), file=sys.stdout)
+            if epoch == 0:
+                _keep_previous(output_dir)
+            header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1}
+            if best:
+                checkpoint.save(output_dir / "best_model.pth", header | {"model": average.state_dict()})
+            state = {"model": model.state_dict(), "average": average.state_dict()}
+            state |= {"optimizer": optimizer.state_dict(), "log": log}
+            checkpoint.save(output_dir / "last.pth", header | state)
+    return _finish(model, task, settings, output_dir, log, device)
 
 
 def _line(epoch: int, recipe: Recipe, scores: list[float], best: bool) -> str:
@@ -234,8 +223,7 @@ def _keep_previous(folder: Path) -> None:
 
 def _restore(path: Path, kind: str, settings: dict, model, optimizer, average, fresh_log: dict) -> dict:
     if not path.exists():
-        if rank() == 0:
-            print(f"nothing to resume in {path.parent}: starting from the beginning.")
+        print(f"nothing to resume in {path.parent}: starting from the beginning.")
         return fresh_log
     saved = checkpoint.load(path, kind)
     changed = sorted(name for name in settings if saved["settings"].get(name) != settings[name])
@@ -260,8 +248,7 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, average, f
             raise ValueError("a number is not finite")
     except Exception:  # a file that train.py did not write can be wrong in any way
         raise UserError(f"{path} is not complete: start anew without --resume.") from None
-    if rank() == 0:
-        print(f"resuming after epoch {saved['epoch']}.")
+    print(f"resuming after epoch {saved['epoch']}.")
     return log
 
 
@@ -310,6 +297,6 @@ def _finish(model, task, settings, output_dir: Path, log: dict, device) -> dict:
         "versions": versions(),
     }
     draw_training_curves(log, output_dir / "training_curves.png")
-    write_timing(output_dir, seconds, device, processes=world_size())
+    write_timing(output_dir, seconds, device)
     write_json(output_dir / "training_log.json", log)  # last: a run that has it has ended (see `finished`)
     return log

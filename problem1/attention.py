@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 
-def scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def scaled_dot_product_attention(
+    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, softmax=torch.softmax
+) -> tuple[Tensor, Tensor]:
     """Q [..., Tq, d], K [..., Tk, d], V [..., Tk, dv] -> output [..., Tq, dv], weights [..., Tq, Tk].
 
     mask: 1 or True where a query may attend, broadcastable to the weights. A query that may attend to nothing
@@ -17,10 +19,10 @@ def scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor |
     """
     scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
     if mask is None:
-        weights = torch.softmax(scores, dim=-1)
+        weights = softmax(scores, dim=-1)
     else:
         scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
-        weights = torch.softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
+        weights = softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
     return weights @ V, weights
 
 
@@ -34,6 +36,8 @@ class MultiHeadAttention(nn.Module):
 
     hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
     """
+
+    softmax = staticmethod(torch.softmax)  # lab/fast.py has a faster one
 
     def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
         super().__init__()
@@ -68,7 +72,7 @@ class MultiHeadAttention(nn.Module):
     def attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, hooks=None) -> tuple[Tensor, Tensor]:
         """`forward` after its three projections: with a KV cache, those of earlier tokens are not computed again."""
         Q, K, V = self.split_heads(Q), self.split_heads(K), self.split_heads(V)
-        heads, weights = scaled_dot_product_attention(Q, K, V, mask)
+        heads, weights = scaled_dot_product_attention(Q, K, V, mask, self.softmax)
         if hooks is not None:
             heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

@@ -2,7 +2,6 @@
 
     python problem1/seeds.py                        # all of it, a training on each core
     python problem1/seeds.py --runs seed0 digits5   # some of it; the others stay as they are
-    torchrun --nnodes=2 … problem1/seeds.py         # shared between machines with a common folder
 
 Each run is a train.py of its own, evaluated on sums it has not seen: all 810,000 pairs of three-digit operands; of more
 digits 1,000,000 random pairs, and 200,000 built to be hard. For each length a run on plain random rows shows what hard
@@ -15,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import device, jobs
+from lab import jobs
 from lab.files import versions, write_json
 from lab.settings import parse, run, setting
 from problem1.analysis import program, roles, statements
@@ -113,19 +112,18 @@ def main(settings: Settings) -> None:
         paths = {"data": data_of(this), "folder": folder}
         work.append(jobs.Job(name, train_and_verify, vars(this), folder / "measured.json", paths))
     jobs.run([job for job in work if job.name in settings.runs], settings.workers)
-    if device.rank() == 0:
-        found = {job.name: jobs.finished(job) for job in work}
-        found = {name: found[name] for name in RUNS if found[name] is not None}
-        of_models = of_how_many(found)
-        runs = {name: {key: run[key] for key in run if key not in ("heads", "program")} for name, run in found.items()}
-        write_json(settings.output_dir / "robustness.json", {"runs": runs, **of_models, "versions": versions()})
-        for name, result in found.items():
-            for kind, part in (("", result), ("hard ", result.get("hard"))):
-                if part:
-                    wrong = f"{part['errors']:>8,} wrong of {part['pairs']:>9,} {kind}pairs"
-                    print(f"{name:16}{wrong}, smallest logit margin {part['smallest_margin']:.2f}")
-        print("\n".join(statements.statement_lines(of_models["on_heads"] + of_models["on_programs"])))
-        print(f"everything is in {settings.output_dir / 'robustness.json'}")
+    found = {job.name: jobs.finished(job) for job in work}
+    found = {name: found[name] for name in RUNS if found[name] is not None}
+    of_models = of_how_many(found)
+    runs = {name: {key: run[key] for key in run if key not in ("heads", "program")} for name, run in found.items()}
+    write_json(settings.output_dir / "robustness.json", {"runs": runs, **of_models, "versions": versions()})
+    for name, result in found.items():
+        for kind, part in (("", result), ("hard ", result.get("hard"))):
+            if part:
+                wrong = f"{part['errors']:>8,} wrong of {part['pairs']:>9,} {kind}pairs"
+                print(f"{name:16}{wrong}, smallest logit margin {part['smallest_margin']:.2f}")
+    print("\n".join(statements.statement_lines(of_models["on_heads"] + of_models["on_programs"])))
+    print(f"everything is in {settings.output_dir / 'robustness.json'}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
     python problem1/train.py                                # data is generated if missing; half a minute
     python problem1/train.py --epochs 5 --output-dir try    # a short run in another folder
     python problem1/train.py --resume                       # continue a run that was stopped
-    torchrun --nproc_per_node=2 problem1/train.py           # data-parallel: each process takes a share of every batch
 
 Accuracy is exact match: the whole answer right, first digit included.
 """
@@ -68,14 +67,13 @@ def main(settings: Settings) -> None:
     )
     recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
     log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
-    if device.rank() == 0:
-        print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right")
-        new = rows["test"][~seen_in(rows["test"], rows["train"])]
-        if len(new):
-            _, accuracy = evaluate(model, (new.sources, new.targets), score)
-            unseen = "that are no training sum, nor one with digits swapped within columns"
-            print(f"      {accuracy:.2%} of the {len(new):,} {unseen}")
-        print(f"everything is in {settings.output_dir}; next: python problem1/analyze.py")
+    print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right")
+    new = rows["test"][~seen_in(rows["test"], rows["train"])]
+    if len(new):
+        _, accuracy = evaluate(model, (new.sources, new.targets), score)
+        unseen = "that are no training sum, nor one with digits swapped within columns"
+        print(f"      {accuracy:.2%} of the {len(new):,} {unseen}")
+    print(f"everything is in {settings.output_dir}; next: python problem1/analyze.py")
 
 
 if __name__ == "__main__":

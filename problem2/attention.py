@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 
 def scaled_dot_product_attention(
-    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    softmax=torch.softmax,
 ) -> tuple[Tensor, Tensor]:
     """Q [..., Tq, d], K [..., Tk, d], V [..., Tk, dv] -> output [..., Tq, dv], weights [..., Tq, Tk].
 
@@ -22,10 +27,10 @@ def scaled_dot_product_attention(
     if bias is not None:
         scores = scores + bias
     if mask is None:
-        weights = torch.softmax(scores, dim=-1)
+        weights = softmax(scores, dim=-1)
     else:
         scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
-        weights = torch.softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
+        weights = softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
     return weights @ V, weights
 
 
@@ -39,6 +44,8 @@ class MultiHeadAttention(nn.Module):
 
     hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
     """
+
+    softmax = staticmethod(torch.softmax)  # lab/fast.py has a faster one
 
     def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
         super().__init__()
@@ -80,7 +87,7 @@ class MultiHeadAttention(nn.Module):
         V = self.split_heads(self.value(value))
         if rotate is not None:
             Q, K = rotate(Q), rotate(K)
-        heads, weights = scaled_dot_product_attention(Q, K, V, mask, bias)
+        heads, weights = scaled_dot_product_attention(Q, K, V, mask, bias, self.softmax)
         if hooks is not None:
             heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from lab import device
 from lab.files import UserError, read_json
 from problem2 import generate_data
 from problem2.generate_data import LARGEST, is_sorted
@@ -271,17 +269,12 @@ def values_problem(sequence) -> str | None:
 
 
 def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Rows]:
-    """train, val and test. In the default folder, data that is missing is generated; any other folder must hold it.
-
-    Under torchrun all processes call this, and the first generates.
-    """
+    """train, val and test. In the default folder, data that is missing is generated; any other folder must hold it."""
     names = ("train", "val", "test")
     missing = not any((Path(data_dir) / f"{name}.json").exists() for name in names)
-    if missing and Path(data_dir) == DEFAULT and device.rank() == 0:
+    if missing and Path(data_dir) == DEFAULT:
         print(f"no data in {data_dir} yet: generating it", flush=True)
         generate_data.generate(generate_data.Settings())
-    if device.world_size() > 1:
-        dist.barrier()
     if not Path(data_dir).is_dir():
         raise UserError(
             f"{data_dir} does not exist: correct --data-dir, or generate data there with "

@@ -3,7 +3,6 @@
     python problem2/study.py                                            # all of it: about an hour on two cores
     python problem2/study.py --encoding window rope                     # a part; other runs are kept as they are
     python problem2/study.py --only-sum-up                              # the summary of the runs there are
-    torchrun --nnodes=2 … problem2/study.py                             # on two machines with a shared folder
 
 A study that was stopped goes on where it was: a run that was trained and measured with the same settings and the
 same data is kept, one that was stopped is resumed, any other is made again. Each run has its folder in results/,
@@ -81,11 +80,9 @@ def sum_up(output_dir: Path) -> None:
 def main(settings: Settings) -> None:
     device.start("cpu")
     if not settings.only_sum_up:
-        if device.rank() == 0:
-            study_runs.collect(settings.output_dir, forget=True)
+        study_runs.collect(settings.output_dir, forget=True)
         jobs.run(make_jobs(settings), settings.workers)  # loading the data waits for rank 0
-    if device.rank() == 0:
-        sum_up(settings.output_dir)
+    sum_up(settings.output_dir)
 
 
 if __name__ == "__main__":

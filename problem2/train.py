@@ -5,7 +5,6 @@
     python problem2/train.py                                # all schemes, one on each core
     python problem2/train.py --encoding window --protocol strict --output-dir problem2/results/strict
     python problem2/train.py --encoding rope --resume       # continue a run that was stopped
-    torchrun --nproc_per_node=2 problem2/train.py --encoding rope    # data-parallel: each takes a share of a batch
 
 Protocols: "course" takes the 10,000 rows of train.json, unsorted ones the more often the fewer of their pairs are out
 of order, and pools by the mean. "strict" samples fresh rows, half of the unsorted ones with a single swap of two
@@ -59,14 +58,13 @@ def main(settings: Settings) -> None:
     settings = replace(settings, encoding=settings.encoding or tuple(SCHEMES))
     check(settings)
     rows = load_or_generate(settings.data_dir)
-    if len(settings.encoding) > 1 and chosen.type == "cpu" and device.world_size() == 1:
+    if len(settings.encoding) > 1 and chosen.type == "cpu":
         logs = side_by_side(settings)
     else:
         logs = {name: train_scheme(replace(settings, encoding=(name,)), rows, chosen) for name in settings.encoding}
-    if device.rank() == 0:
-        for name, log in logs.items():
-            print(f"{name:18} {log['test_acc']:7.2%} of the test rows correct")
-        print(f"everything is in {settings.output_dir}; next: python problem2/analyze.py")
+    for name, log in logs.items():
+        print(f"{name:18} {log['test_acc']:7.2%} of the test rows correct")
+    print(f"everything is in {settings.output_dir}; next: python problem2/analyze.py")
 
 
 if __name__ == "__main__":

@@ -20,15 +20,12 @@ PROTOCOLS = {  # what the two ways of training differ in, besides their rows
 def build(settings: dict) -> SortingClassifier:
     """The untrained model with these settings (those of train.py)."""
     names = ("d_model", "num_heads", "num_layers", "d_ff", "dropout", "max_len", "causal")
-    return create_model(
-        settings["encoding"],
-        pooling=PROTOCOLS[settings["protocol"]]["pooling"],
-        **{name: settings[name] for name in names},
-    )
+    chosen = {name: settings[name] for name in names}
+    return accelerate(create_model(settings["encoding"], pooling=PROTOCOLS[settings["protocol"]]["pooling"], **chosen))
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[SortingClassifier, dict]:
     """The model in a checkpoint, ready for evaluation, and the settings it was trained with."""
     content = checkpoint.load(path, KIND)
     model = checkpoint.rebuild(build, content, path)
-    return accelerate(model).to(device).eval(), content["settings"]
+    return model.to(device).eval(), content["settings"]

@@ -10,10 +10,10 @@ import copy
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
-from lab.fast import FastLinear
+from lab.fast import slow_down
 from lab.rounding import ASSUMPTIONS, UNITS, Ball, Folded, NotBounded, Rounding
 from problem1.analysis.context import Context
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
@@ -81,11 +81,7 @@ def measure_float32(model: Seq2SeqTransformer, sums: Sums) -> dict[str, float]:
     """The largest distance of a float32 logit from that in float64, by way of computing."""
     inputs, before, ways = decoder_inputs(sums.targets), torch.get_num_threads(), {}
     exact = copy.deepcopy(model).double()(sums.sources, inputs)
-    plain = copy.deepcopy(model)
-    for module in plain.modules():
-        if isinstance(module, FastLinear):
-            module.__class__ = nn.Linear
-    for library, used in (("onednn", model), ("torch", plain)):
+    for library, used in (("onednn", model), ("torch", slow_down(copy.deepcopy(model)))):
         for threads, size in ((1, 1), (1, 32), (1, len(sums)), (2, len(sums))):
             torch.set_num_threads(threads)
             few = range(0, min(len(sums), 32 * size), size)  # 32 rows one by one are enough

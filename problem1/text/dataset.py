@@ -22,11 +22,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from lab.device import rank
 from lab.files import UserError, only_one, read_json, write_text
 
 DIGITS = "0123456789"
@@ -106,13 +104,11 @@ def generate(data_dir: Path, sizes: dict[str, int] = SIZES, max_digits: int = MA
 
 def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Pairs]:
     """train, val and test. In the default folder, rows that are missing are generated; any other folder must hold
-    all three files. (Under torchrun the first process generates, and the others wait for it.)"""
+    all three files."""
     paths = {name: Path(data_dir) / f"{name}.json" for name in SIZES}
-    if Path(data_dir) == DEFAULT and rank() == 0 and not any(path.exists() for path in paths.values()):
+    if Path(data_dir) == DEFAULT and not any(path.exists() for path in paths.values()):
         print(f"no data in {data_dir} yet: generating it", flush=True)
         generate(data_dir)
-    if dist.is_initialized():
-        dist.barrier()
     parts = {name: load(path) for name, path in paths.items()}
     trained = set(parts["train"]) | {(b, a) for a, b in parts["train"]}
     for name in ("val", "test"):

@@ -1,7 +1,6 @@
 """Other seeds and smaller models: which of them are proven to add at every length?
 
     python problem1/text/study.py                        # five seeds of the default size, three of each smaller one
-    torchrun --nnodes=2 … problem1/text/study.py         # shared between machines with a common folder
 
 Writes sizes.json and sizes.png: wrong local contexts and smallest logit margin of every model. Each run is written to
 results/text/seeds/. Runs that are finished are kept, and a study that was stopped goes on.
@@ -127,8 +126,6 @@ def main(settings: Settings) -> None:
     load_or_generate()
     work = all_runs(settings)
     runs = {job.name: result for job, result in zip(work, jobs.run(work, settings.workers), strict=True)}
-    if device.rank() > 0:
-        return
     sizes = by_size(runs)
     for size in sizes:
         print(

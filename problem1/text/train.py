@@ -2,7 +2,6 @@
 
     python problem1/text/train.py                          # about 20 seconds
     python problem1/text/train.py --resume                 # continue a run that was stopped
-    torchrun --nproc_per_node=2 problem1/text/train.py     # data-parallel
 
 Sums of numbers of 1 to 13 digits, "123 + 4567 = " -> "4690". An epoch is --epoch-rows rows drawn from the 100,000,
 so that progress shows. Accuracy is exact match: every symbol of the answer right, its end included.
@@ -61,9 +60,8 @@ def main(settings: Settings) -> None:
         epoch_rows=settings.epoch_rows,
     )
     log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
-    if device.rank() == 0:
-        print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right, none of them a training sum")
-        print(f"everything is in {settings.output_dir}; next: python problem1/text/analyze.py")
+    print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right, none of them a training sum")
+    print(f"everything is in {settings.output_dir}; next: python problem1/text/analyze.py")
 
 
 if __name__ == "__main__":

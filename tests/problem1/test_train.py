@@ -1,4 +1,4 @@
-"""train.py as its users run it: real processes, killed, resumed, given nonsense, and shared among processes."""
+"""train.py as its users run it: real processes, killed, resumed, and given nonsense."""
 
 import json
 import os
@@ -88,26 +88,6 @@ def test_stopped_and_resumed_ends_in_the_same_bits(data, undisturbed, tmp_path, 
         checkpoint.load(path, "problem1/digits")
     train(data, tmp_path, "--resume")
     check_same_run(undisturbed, tmp_path)
-
-
-def test_two_processes_share_each_batch_and_reach_the_same(data, tmp_path):
-    """Without dropout the two gradients add up to the one; all files are written once."""
-    flags = ["--dropout", "0", "--epochs", "2"]
-    alone, together = tmp_path / "one", tmp_path / "two"
-    train(data, alone, *flags)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    launch += command(data, together, *flags)[1:]
-    result = subprocess.run(launch, capture_output=True, text=True, env=ONE_THREAD)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("epoch   1/2") == 1 and result.stdout.count("test:") == 1
-    first, second = weights(alone), weights(together)
-    for name in first:
-        # A key's bias shifts all scores of a query alike, which softmax ignores: its gradient is rounding error only.
-        if not name.endswith("key.bias"):
-            torch.testing.assert_close(first[name], second[name], atol=2e-4, rtol=1e-3)
-    log = json.loads((together / "training_log.json").read_text())
-    assert json.loads((together / "timing.json").read_text())["processes"] == 2
-    assert log["val_loss"] == pytest.approx(json.loads((alone / "training_log.json").read_text())["val_loss"], rel=1e-3)
 
 
 def test_missing_data_in_the_default_folder_is_generated(tmp_path):
@@ -223,5 +203,5 @@ def test_a_loss_that_explodes(refused, tmp_path, data):
 def test_help_teaches(script):
     result = script("problem1/train.py", "--help")
     assert result.returncode == 0
-    for word in ("--resume", "torchrun", "exact match", "(default: 64)", "rows in a step"):
+    for word in ("--resume", "exact match", "(default: 64)", "rows in a step"):
         assert word in result.stdout

@@ -14,8 +14,8 @@ SMALL = ["--d-model", "16", "--num-heads", "4", "--num-layers", "1", "--d-ff", "
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-def works(script, *flags, cwd=ROOT, launcher=()):
-    command = [sys.executable, *launcher, str(ROOT / "problem2" / script), *map(str, flags)]
+def works(script, *flags, cwd=ROOT):
+    command = [sys.executable, str(ROOT / "problem2" / script), *map(str, flags)]
     done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -53,14 +53,6 @@ def test_the_same_seed_gives_the_same_bits_alone_or_side_by_side(trained):
     paths = [folder / where / "learned/best_model.pth" for where in ("results", "again")]
     first, again = (torch.load(path, weights_only=True)["model"] for path in paths)
     assert all(torch.equal(first[name], again[name]) for name in first)
-
-
-def test_one_scheme_is_trained_by_two_processes(trained):
-    folder, flags, _ = trained
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29631"]
-    works("train.py", "--encoding", "learned", *flags, "--output-dir", folder / "two", launcher=launcher)
-    first, second = (read(folder / where / "learned/training_log.json") for where in ("results", "two"))
-    assert first["train_loss"] == pytest.approx(second["train_loss"], rel=1e-4)
 
 
 def test_a_stopped_run_is_resumed_and_a_finished_one_is_kept(trained):
