@@ -106,12 +106,12 @@ def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Reci
         order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
     else:
         order = torch.multinomial(task.weights, recipe.epoch_rows or len(rows[0]), True, generator=generator)
-    batches = order.to(rows[0].device).split(recipe.batch_size)
+    rows = task.augment(take(rows, order.to(rows[0].device)), generator)
+    batches = [*zip(*(tensor.split(recipe.batch_size) for tensor in rows), strict=True)]
     sums = torch.zeros(2, device=rows[0].device)
     model.train()
-    for number, index in enumerate(batches):
+    for number, batch in enumerate(batches):
         step, steps = epoch * len(batches) + number, recipe.epochs * len(batches)
-        batch = task.augment(take(rows, index), generator)
         losses, correct = task.score(model, batch)
         optimizer.zero_grad()
         losses.mean().backward()

@@ -120,9 +120,28 @@ def reflect(sequences: Tensor) -> Tensor:
     return torch.where(source >= 0, LARGEST - sequences.gather(1, source.clamp(min=0)), PAD)
 
 
+def replace_one(sequences: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Another value comes and one goes: the mean of two neighbours in order comes between them, then any value goes.
+    A row whose label would change stays as it is."""
+    device, sequences = sequences.device, sequences.cpu()
+    count, width = sequences.shape
+    draws = torch.rand(count, width, generator=generator)
+    ordered = (sequences[:, :-1] <= sequences[:, 1:]) & (sequences[:, 1:] != PAD)
+    left = draws[:, 1:].masked_fill(~ordered, -1.0).argmax(1, keepdim=True)
+    comes = (sequences.gather(1, left) + sequences.gather(1, left + 1)) // 2
+    place = torch.arange(width + 1)
+    longer = F.pad(sequences, (0, 1), value=PAD).gather(1, place - (place > left).long()).scatter(1, left + 1, comes)
+    goes = (draws[:, :1] * ((sequences != PAD).sum(1, keepdim=True) + 1)).long()
+    changed = longer.gather(1, place[:-1] + (place[:-1] >= goes).long())
+    allowed = ordered.any(1) & (label(changed) == label(sequences))
+    return torch.where(allowed.unsqueeze(1), changed, sequences).to(device)
+
+
 def augment(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each row reflected or not, then relabelled: new values in every epoch, from the same 10,000 rows."""
+    """Each row with up to four values replaced, reflected or not, then relabelled: new rows in every epoch."""
     sequences, labels = batch
+    for _ in range(4):
+        sequences = replace_one(sequences, generator)
     turn = (torch.rand(len(labels), 1, generator=generator) < 0.5).to(sequences.device)
     return relabel(torch.where(turn, reflect(sequences), sequences), generator), labels
 
