@@ -70,12 +70,12 @@ def inversions(sequences: Tensor) -> Tensor:
 
 
 def drawing_weights(rows: Rows) -> Tensor:
-    """[N] how often each row is drawn in training: an unsorted one in proportion to 1 / inversions.
+    """[N] how often each row is drawn in training: an unsorted one in proportion to 1 / √inversions.
 
     The course's swaps leave most unsorted rows with dozens of inversions and few with one or two, and nearly all
     errors are among those few. Sorted rows are drawn as often as unsorted ones.
     """
-    unsorted = (rows.labels == 0).double() / inversions(rows.sequences).clamp(min=1)
+    unsorted = (rows.labels == 0).double() / inversions(rows.sequences).clamp(min=1).sqrt()
     is_sorted = rows.labels.double()
     return unsorted / unsorted.sum().clamp(min=1) + is_sorted / is_sorted.sum().clamp(min=1)
 

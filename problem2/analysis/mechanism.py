@@ -25,7 +25,7 @@ from problem2.dataset import Rows, load_test_set
 from problem2.model import SortingClassifier
 
 FACTOR = 16  # causes are separated at this many times the longest sequence of training
-SHIFT = 528  # beyond every position of training; a multiple of 64 would give onehot its own codes again
+SHIFT = 528  # beyond every position of training; a multiple of the width would give onehot its own codes again
 Move = Callable[[Tensor, int], Tensor]  # positions, longest sequence of training -> other positions
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 
 import pytest
 import torch
@@ -88,6 +89,26 @@ def test_reflection_is_its_own_inverse_and_keeps_the_label(lists):
     assert torch.equal(dataset.label(turned), rows.labels)
     assert torch.equal(dataset.reflect(turned), rows.sequences)
     assert turned[0, : len(lists[0])].tolist() == [99 - value for value in reversed(lists[0])]
+
+
+@given(sequences, st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_replacing_one_keeps_label_and_length_and_all_but_one_value(lists, seed):
+    rows = dataset.to_rows(lists)
+    changed = dataset.replace_one(rows.sequences, torch.Generator().manual_seed(seed))
+    assert torch.equal(dataset.label(changed), rows.labels)
+    assert torch.equal(changed == PAD, rows.sequences == PAD)
+    for before, after in zip(lists, changed.tolist(), strict=True):
+        after = after[: len(before)]
+        assert min(before) <= min(after) and max(after) <= max(before)
+        assert (Counter(before) - Counter(after)).total() <= 1
+
+
+def test_replacing_moves_a_single_step_down():
+    rows = dataset.to_rows([[0, 10, 20, 31, 30, 40, 50, 60]] * 4000)
+    changed = dataset.replace_one(rows.sequences, torch.Generator().manual_seed(0))
+    steps = dataset.descents(changed).long()
+    assert set(steps.argmax(1).tolist()) == {2, 3, 4} and (steps.sum(1) == 1).all()
 
 
 @given(sequences)
