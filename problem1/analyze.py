@@ -12,14 +12,15 @@ Reads results/best_model.pth and the data; writes, all in results/:
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
     carry/                 how the carry travels: patching, probes; summary.txt: what each head is for; program.json,
                            .png and .pdf: the algorithm, read off and tested on every sum
+
+A model that cannot add is not asked how it does: how many heads can go and carry/ are left out.
 """
 
 import pickle
 import sys
 import textwrap
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -47,6 +48,15 @@ from problem1.dataset import load_or_generate
 from problem1.trained import load_model
 
 HERE = Path(__file__).resolve().parent
+OF_SOME_MODELS = (  # what the analysis of an earlier model may have left, and this one may not write again
+    "examples/*+*.*",
+    "examples/given.json",
+    "attention_patterns/*+*.*",
+    "attention_patterns/*.head*.*",
+    "attention_patterns/in_detail.*",
+    "head_analysis/prun*.*",
+    "carry/*.*",
+)
 
 
 @dataclass(frozen=True)
@@ -61,44 +71,48 @@ class Settings:
 
 
 def analyse(context: Context, num_samples: int) -> None:
-    """The table of contents. The program takes as long as all the rest and needs nothing of it: a second process reads
-    it off meanwhile."""
-    if not context.meaningful:
-        return answer(context, num_samples, lambda: program.run(context))
-    # Bytes, not tensors: torch would move the tensors to shared memory while this process computes with them.
-    copied = pickle.dumps(context)
+    """Questions about any model, then how one that can add does it.
+
+    The program takes as long as all the rest and needs nothing of it: a second process reads it off meanwhile.
+    """
+    for pattern in OF_SOME_MODELS:
+        for path in context.output_dir.glob(pattern):
+            path.unlink()
     with ProcessPoolExecutor(1, get_context("spawn"), device.start, ("cpu",)) as beside:
-        answer(context, num_samples, beside.submit(read_program, copied).result)
+        # Bytes, not tensors: torch would move the tensors to shared memory while this process computes with them.
+        programmed = beside.submit(read_program, pickle.dumps(context)) if context.meaningful else None
+        answer(context, num_samples, programmed)
 
 
 def read_program(copied: bytes) -> dict:
     return program.run(pickle.loads(copied))
 
 
-def answer(context: Context, num_samples: int, programmed: Callable[[], dict]) -> None:
+def answer(context: Context, num_samples: int, programmed: Future | None) -> None:
+    """The table of contents."""
     seconds: dict[str, float] = {}
 
     def step(question: str, file: str, module, *inputs) -> dict:
         print(f"{question:<50}{file}", flush=True)
         started = time.perf_counter()
-        results = programmed() if module is program else module.run(context, *inputs)
+        results = programmed.result() if module is program else module.run(context, *inputs)
         seconds[file] = round(time.perf_counter() - started, 1)
-        if context.meaningful or module in (exhaustive, rounding):  # of a model that cannot add, nothing is concluded
+        if context.meaningful or module in (exhaustive, rounding):
             print(textwrap.indent(module.findings(results), "    "), flush=True)
         return results
 
-    verified = step("Is every sum right?", "verification.json", exhaustive)
-    shown = step("What does it write for single sums?", "examples/", examples, num_samples, verified)
-    maps = step("Where does each head attend?", "attention_patterns/overview.png", attention_maps, shown)
+    step("Is every sum right?", "verification.json", exhaustive)
+    step("Is it right on other machines?", "rounding.json", rounding)
+    shown = step("What does it write for single sums?", "examples/", examples, num_samples)
+    means = step("Where does each head attend?", "attention_patterns/overview.png", attention_maps, shown)
     attends = step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)
     lost = step("What is lost without each head and layer?", "head_analysis/ablation_results.json", ablation)
-    curves = step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
-    patched = step("Which heads bring the carry?", "carry/patching.json", patching)
-    probed = step("Where can the carry be read?", "carry/probes.json", probes)
-    step("Is it right on other machines?", "rounding.json", rounding)
-    step("Which program does it run?", "carry/program.json", program)
-    measured = (shown, maps, lost, curves, attends, patched, probed)
-    step("What is each head for?", "carry/summary.txt", summary, *measured)
+    if programmed:
+        step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
+        patched = step("Which heads bring the carry?", "carry/patching.json", patching)
+        probed = step("Where can the carry be read?", "carry/summary.json", probes)
+        step("Which program does it run?", "carry/program.json", program)
+        step("What is each head for?", "carry/summary.txt", summary, shown, means, lost, attends, patched, probed)
     where = next(context.model.parameters()).device
     write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
 

@@ -56,25 +56,25 @@ def read_sum(words) -> tuple[str, str]:
     return a, b
 
 
-def choose(pair: tuple[str, str], named: Path | None) -> tuple[bool, Path, str]:
-    """Is it the model of addition as text? Its checkpoint, and why this one."""
+def choose(pair: tuple[str, str], named: Path | None) -> tuple[Path, str]:
+    """The checkpoint to use, and why this one."""
     if named is not None:
-        return is_text(named), named, "named with --model-path"
+        return named, "named with --model-path"
     if not MODELS["digits"].exists():
-        return True, MODELS["text"], f"because {MODELS['digits']} does not exist"
+        return MODELS["text"], f"because {MODELS['digits']} does not exist"
     digits = checkpoint.load(MODELS["digits"], trained.KIND)["settings"].get("num_digits")
     if {len(number) for number in pair} == {digits}:
-        return False, MODELS["digits"], f"trained on operands of exactly {digits} digits"
-    return True, MODELS["text"], f"because {MODELS['digits']} was trained on operands of exactly {digits} digits"
+        return MODELS["digits"], f"trained on operands of exactly {digits} digits"
+    return MODELS["text"], f"because {MODELS['digits']} was trained on operands of exactly {digits} digits"
 
 
-def is_text(path: Path) -> bool:
+def predict(pair: tuple[str, str], path: Path) -> Prediction:
+    """By a model of either kind."""
     try:
         checkpoint.load(path, trained.KIND)
-        return False
     except UserError:
-        checkpoint.load(path, text.KIND)  # says what is wrong if the file is of neither kind
-        return True
+        return calculator.load(path).predict([pair])[0]  # says what is wrong if the file is of neither kind
+    return predict_digits(pair, path)
 
 
 @torch.inference_mode()
@@ -110,9 +110,8 @@ def report(pair: tuple[str, str], prediction: Prediction) -> str:
 def main(settings: Settings) -> None:
     pair = read_sum(settings.sum)
     device.start("cpu")
-    as_text, path, why = choose(pair, settings.model_path)
-    prediction = calculator.load(path).predict([pair])[0] if as_text else predict_digits(pair, path)
-    print(report(pair, prediction))
+    path, why = choose(pair, settings.model_path)
+    print(report(pair, predict(pair, path)))
     print(f"model: {path}, {why}")
 
 

@@ -90,9 +90,8 @@ def ranking_text(results: dict) -> str:
     lines = ["Accuracy lost without each attention head", ""]
     if not results["meaningful"]:
         lines += [f"WARNING: {results['warning']}", ""]
-    baseline, rows = results["baseline"], sum(results["rows_by_carry"].values())
     lines += [
-        f"Exact match of the whole model: {baseline['accuracy']:.2%} of {rows:,} test sums.",
+        f"Exact match of the whole model: {results['baseline']['accuracy']:.2%} of {results['rows']:,} test sums.",
         "zero: output set to 0.  mean: output set to its mean over the test sums, at each position.",
         "Percentage points lost, with the 95% interval (paired bootstrap).",
         "worst class: the class of carry that loses most under zero ablation.",
@@ -124,10 +123,11 @@ def ranking_lines(results: dict, ranking: list[str]) -> list[str]:
 
 
 def harmless(results: dict) -> str:
-    alone = results["harmless_alone"]
+    heads = results["heads"]
+    under_zero, under_mean = (sum(entry[kind]["drop"] < SMALL for entry in heads.values()) for kind in KINDS)
     return (
-        f"Alone, {len(alone['zero'])} of {len(results['heads'])} heads cost less than one point under zero ablation, "
-        f"{len(alone['mean'])} under mean ablation."
+        f"Alone, {under_zero} of {len(heads)} heads cost less than one point under zero ablation, "
+        f"{under_mean} under mean ablation."
     )
 
 
@@ -164,51 +164,39 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
 
 
 def about_layers(context: Context) -> dict:
-    """head_analysis/layers.json: whole modules, layers of attention and feed-forward layers, each without."""
-    baseline, parts = measure(context, parts_of(context.model))
-    return {
-        "question": "exact match on the test rows without a whole module, layer of attention or feed-forward layer",
-        "rows": len(context.correct),
-        "baseline": baseline,
-        "parts": parts,
-    }
+    """Without whole modules, layers of attention and feed-forward layers."""
+    return measure(context, parts_of(context.model))[1]
 
 
 def about_heads(context: Context) -> dict:
     """head_analysis/ablation_results.json"""
     baseline, heads = measure(context, {head: [head] for head in context.heads})
-    classes = carry_classes(context.rows["test"])
     # Between heads that cost equally many sums, the loss gained decides.
     ranking = sorted(heads, key=lambda head: [-heads[head]["zero"][name] for name in ("drop", "loss_increase")])
     return {
         "question": "exact match on the test rows when one head's output is set to 0, or to its mean over the test "
         "rows (at each position)",
         "baseline": baseline,
-        "rows_by_carry": {name: int((classes == number).sum()) for number, name in enumerate(CARRY_CLASSES)},
+        "rows": len(context.correct),
         "heads": heads,
         "ranking": ranking,
-        "harmless_alone": {
-            kind: [head for head in heads if heads[head][kind]["drop"] < SMALL] if context.meaningful else None
-            for kind in KINDS
-        },
     }
 
 
 def run(context: Context) -> dict:
-    """Write head_analysis/ablation_results.json, layers.json, the ranking and the figure."""
+    """Write head_analysis/ablation_results.json, the ranking and the figure."""
     folder = context.output_dir / "head_analysis"
     results = context.write("head_analysis/ablation_results.json", about_heads(context))
-    results["layers"] = context.write("head_analysis/layers.json", about_layers(context))
     write_text(folder / "head_importance_ranking.txt", ranking_text(results))
     caption = "Lines: 95% intervals (paired bootstrap). Grey: one point."
     draw_importance(results, folder / "head_importance.png", context.caption(caption))
-    return results
+    return results | {"layers": about_layers(context)}
 
 
 def findings(results: dict) -> str:
     rows = [
         [short_name(part), *(f"{100 * entry[kind]['drop']:.1f}" for kind in KINDS)]
-        for part, entry in results["layers"]["parts"].items()
+        for part, entry in results["layers"].items()
     ]
     layers = aligned("points lost without|zero|mean", rows)
     return "\n".join([*ranking_lines(results, results["ranking"][:3]), harmless(results), *layers])

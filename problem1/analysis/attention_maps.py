@@ -2,7 +2,6 @@
 
 attention_patterns/<head>.png      one head: its mean pattern, and its patterns for a few examples
 attention_patterns/overview.png    all heads' mean patterns on one page
-attention_patterns/patterns.json   the numbers
 """
 
 from pathlib import Path
@@ -23,6 +22,11 @@ MOST_LABELS = 11  # keys that find room below a panel; for longer operands the p
 
 def rounded(pattern: Tensor) -> list[list[float]]:
     return [[round(value, 4) for value in line] for line in pattern.tolist()]
+
+
+def mean_patterns(context: Context) -> dict[str, list[list[float]]]:
+    """Each head's mean over the test rows."""
+    return {head: rounded(pattern.double().mean(0)) for head, pattern in context.test.recorded.patterns.items()}
 
 
 def is_decoder_self(head: str) -> bool:
@@ -154,19 +158,8 @@ def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], nu
 
 
 def run(context: Context, examples: dict) -> dict:
-    """Write attention_patterns/patterns.json, a figure for each head, and the overview."""
-    means = {head: rounded(pattern.double().mean(0)) for head, pattern in context.recorded.patterns.items()}
-    labels = position_labels(context.num_digits)
-    by_head = {head: dict(zip(("rows", "columns"), axis_labels(head, *labels), strict=True)) for head in means}
-    results = context.write(
-        "attention_patterns/patterns.json",
-        {
-            "question": "mean attention over the test rows: mean[head][row][column]",
-            "rows": len(context.correct),
-            "labels": by_head,
-            "mean": means,
-        },
-    )
+    """Draw a figure for each head, and the overview."""
+    means = mean_patterns(context)
     folder = context.output_dir / "attention_patterns"
     for head, mean in tqdm(means.items(), desc="patterns", unit="head", leave=False, disable=None):
         caption = "White 0, dark 1; each row sums to 1."
@@ -177,9 +170,10 @@ def run(context: Context, examples: dict) -> dict:
         draw_head(head, mean, examples["examples"], context.num_digits, path, context.caption(caption))
     caption = context.caption("Rows are queries, columns keys; white 0, dark 1; each row sums to 1.")
     title = f"Where the {len(means)} heads attend: mean over the test sums"
-    draw_all_heads(means, in_short(labels), title, folder / "overview.png", caption, vector=True)
-    return results
+    labels = in_short(position_labels(context.num_digits))
+    draw_all_heads(means, labels, title, folder / "overview.png", caption, vector=True)
+    return means
 
 
-def findings(results: dict) -> str:
-    return f"mean patterns of {len(results['mean'])} heads over {results['rows']:,} test sums: overview.png"
+def findings(means: dict) -> str:
+    return f"mean patterns of {len(means)} heads over the test sums: overview.png"

@@ -93,7 +93,7 @@ def statistics(head: str, pattern: Tensor, sums: Sums) -> dict[str, Tensor]:
 def measure(context: Context) -> dict:
     found = {
         head: statistics(head, pattern.double(), context.rows["test"])
-        for head, pattern in context.recorded.patterns.items()
+        for head, pattern in context.test.recorded.patterns.items()
     }
     interval, heads = iter(intervals(values for measured in found.values() for values in measured.values())), {}
     for head, measured in found.items():
@@ -104,7 +104,6 @@ def measure(context: Context) -> dict:
     return {
         "question": "mean attention over the test rows to positions with a meaning in an addition",
         "rows": len(context.correct),
-        "measures": MEASURES,
         "heads": heads,
     }
 

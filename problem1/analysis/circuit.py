@@ -26,7 +26,7 @@ COLUMN, CARRY, WRITTEN = COLOURS[0], COLOURS[6], COLOURS[3]  # the digit's own c
 
 
 def draw(results: dict, names: list[str], path: Path) -> None:
-    """Write path.png, and path.pdf for print. `names` are those of the digits, most significant first."""
+    """`names` are those of the digits, most significant first."""
     edges, rules = results["edges"], results["program"]
     width = 2.2 * (len(names) - 1)
     figure, axes = plt.subplots(figsize=(WIDTH, 2.8))
@@ -69,7 +69,7 @@ def draw(results: dict, names: list[str], path: Path) -> None:
             text = ";\n".join(dict.fromkeys(texts))
             arrow(axes, *ends, WRITTEN, text, 0.5, curve=0.3, lift=-0.24 - 0.09 * text.count("\n") - 0.06)
     axes.set(xlim=(-0.65, width + 0.65), ylim=(bottom, top))
-    save(figure, path.with_suffix(".png"), vector=True)
+    save(figure, path, vector=True)
 
 
 def box(axes, x: float, y: float, text: str, colour: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lab.files import versions, write_json
-from problem1.analysis.interventions import InterventionRunner, Recording
+from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import Sums, carries, encode, longest_chain
 from problem1.generate_data import to_digits
 
@@ -70,11 +70,6 @@ class Context:
     def test(self) -> InterventionRunner:
         return InterventionRunner(self.model, self.rows["test"], self.batch_size)
 
-    @property
-    def recorded(self) -> Recording:
-        """The model without interventions on the test rows; run once."""
-        return self.test.recorded
-
     @cached_property
     def correct(self) -> Tensor:
         """[N, T] which digits of the test rows are right"""
@@ -88,7 +83,7 @@ class Context:
     @cached_property
     def mean_outputs(self) -> dict[str, Tensor]:
         """Each head's mean output over the test rows, at each position: [Tq, d_head]"""
-        return {name: output.mean(0) for name, output in self.recorded.outputs.items()}
+        return {name: output.mean(0) for name, output in self.test.recorded.outputs.items()}
 
     @property
     def heads(self) -> list[str]:

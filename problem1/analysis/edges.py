@@ -152,25 +152,23 @@ class Batch:
 
         encoder, decoder: heads from other rows, {module: rows [N, heads, positions]}.
         edges [N, T, S]: the row whose memory the decoder's position t sees at each position of the source.
-        memory: in place of the batch's own; it may have more rows, for `edges` to name.
+        memory: in place of the batch's own; it may have more rows, for `edges` to name. It may come from `encode`;
+        `encoder` is for runs that may end early.
         """
         inputs = self.inputs if inputs is None else inputs
-        if memory is None and not encoder:
-            memory = self.memory
-        elif edges is not None and memory is None:  # rows may name any other
-            memory = self.encode(encoder)
+        memory = self.memory if memory is None else memory
         # One memory for each position of the decoder, one after the other: position t attends to the t-th only.
         length = inputs.shape[1]
         mask = torch.eye(length, device=self.device).repeat_interleave(self.width, dim=1)[None, None]
         for part in self._parts():
             hooks, prefix = self._swap(decoder or {}, part), inputs[part].to(self.device)
-            if edges is not None:
+            if edges is None:
+                seen = self._encode(part, encoder) if encoder else memory[part]
+                logits = self.model.decode(prefix, seen, hooks=hooks)
+            else:
                 flat = edges[part, :length] * self.width + torch.arange(self.width)
                 seen = memory.view(-1, memory.shape[-1]).index_select(0, flat.flatten().to(self.device))
                 logits = self.model.decode(prefix, seen.view(len(prefix), -1, seen.shape[-1]), mask, hooks=hooks)
-            else:
-                seen = memory[part] if memory is not None else self._encode(part, encoder)
-                logits = self.model.decode(prefix, seen, hooks=hooks)
             yield part, logits.argmax(-1).cpu()
 
     def written(self, **replaced) -> Tensor:

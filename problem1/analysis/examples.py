@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from lab.figures import COLOURS, save
 from lab.files import UserError
-from lab.hooks import HeadHooks, short_name, zero
+from lab.hooks import short_name, zero
 from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded
 from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, sums_of
 from problem1.analysis.exhaustive import digits_text
@@ -22,7 +22,7 @@ from problem1.analysis.figures import table
 from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import START, SYMBOLS, Sums, carries, decoder_inputs
 
-WRONG, CHAIN = "a wrong answer", "a carry chain through 9s"
+CHAIN = "a carry chain through 9s"
 PANELS = 5  # beside one another in a figure
 
 
@@ -40,48 +40,30 @@ def parse_sum(text: str, num_digits: int) -> tuple[int, int]:
     return int(left), int(right)
 
 
-def select(context: Context, count: int, wrong_sums: list[str] = ()) -> tuple[Sums, list[str]]:
-    """Sums of different kinds, then test rows; at most `count`, and the reason for each.
-
-    wrong_sums: "445 + 555 = …" as verification.json lists them, for a model that errs, but on no test row.
-    """
+def select(context: Context, count: int) -> tuple[Sums, list[str]]:
+    """Sums of different kinds, then test rows; at most `count`, and the reason for each."""
     test, digits = context.rows["test"], context.num_digits
     classes, carry = carry_classes(test), carries(test)
-    kinds = {
-        WRONG: ~context.correct.all(1),  # more instructive than any other
-        "no carry": classes == 0,
-        "one carry, from the ones": (classes == 1) & carry[:, -1],
-        CHAIN: sums_of([chain_sum(digits)], digits),
-        "every column carries": sums_of([long_chain_sum(digits)], digits),
-        "one digit more than the operands": (carry.sum(1) == 1) & carry[:, 0],
-    }
-    if wrong_sums and not kinds[WRONG].any():
-        a, _, b, *_ = wrong_sums[0].split()
-        kinds[WRONG] = sums_of([(int(a), int(b))], digits)
-    different = {}  # by its source: the reason, and the sum
 
-    def add(reason: str, sums: Sums) -> None:
+    def first(rows: torch.Tensor) -> Sums:
+        return test[rows.nonzero()[:1, 0]]
+
+    top = 10 ** (digits - 1)
+    kinds = [
+        ("a wrong answer", first(~context.correct.all(1))),  # more instructive than any other
+        ("no carry", first(classes == 0)),
+        ("one carry, from the ones", first((classes == 1) & carry[:, -1])),
+        (CHAIN, sums_of([(int("4" * (digits - 1) + "5"), int("5" * digits))], digits)),  # 445+555
+        ("every column carries", sums_of([(9 * top - 1, top + 1)], digits)),  # 899+101
+        ("one digit more than the operands", first((carry.sum(1) == 1) & carry[:, 0])),
+        *(("from the test rows", test[[row]]) for row in range(min(count, len(test)))),
+    ]
+    different: dict[tuple, tuple[str, Sums]] = {}
+    for reason, sums in kinds:
         if len(sums):
             different.setdefault(tuple(sums.sources[0].tolist()), (reason, sums))
-
-    for reason, rows in kinds.items():
-        add(reason, rows if isinstance(rows, Sums) else test[rows.nonzero()[:1, 0]])
-    for row in range(min(count, len(test))):
-        add("from the test rows", test[[row]])
     reasons, chosen = zip(*list(different.values())[:count], strict=True)
     return join(chosen), list(reasons)
-
-
-def chain_sum(digits: int) -> tuple[int, int]:
-    """445+555 for three digits: the ones carry, and every other column is a 9 that passes the carry on."""
-    return int("4" * (digits - 1) + "5"), int("5" * digits)
-
-
-def long_chain_sum(digits: int) -> tuple[int, int]:
-    """899+101 for three digits: like 999+1, with operands of full length."""
-    if digits == 1:
-        return 9, 9
-    return int("8" + "9" * (digits - 1)), int("1" + "0" * (digits - 2) + "1")
 
 
 @torch.no_grad()
@@ -89,16 +71,12 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
     """What the model writes for each sum, digit by digit, with which probabilities, every head's pattern, and what it
     would write, after the same digits, without each head."""
     sources = sums.sources.to(next(model.parameters()).device)
-    written = model.generate(sources, sums.targets.shape[1], START)
-    hooks = HeadHooks()
-    probabilities = model(sources, decoder_inputs(written), hooks=hooks).softmax(-1).cpu()
-    patterns = {head: hooks.pattern(head).cpu() for head in model.head_names()}
-    written, carry = written.cpu(), carries(sums)
-    inputs = decoder_inputs(written)
+    written = model.generate(sources, sums.targets.shape[1], START).cpu()
+    inputs, carry = decoder_inputs(written), carries(sums)
     runner = InterventionRunner(model, sums, len(sums), prefixes=inputs)
+    patterns = runner.recorded.patterns
     without = {head: runner.logits({head: zero}).argmax(-1) for head in patterns}
-
-    confidence = probabilities.gather(2, written.unsqueeze(2)).squeeze(2)
+    confidence = runner.recorded.logits.softmax(-1).gather(2, written.unsqueeze(2)).squeeze(2)
 
     def symbols(tokens: torch.Tensor) -> list[str]:
         return [SYMBOLS[token] for token in tokens.tolist()]
@@ -160,7 +138,7 @@ def draw_on_paper(axes, example: dict) -> None:
     axes.set(xlim=(-1.2, len(a) + 0.7), ylim=(-0.6, 4))
     axes.axis("off")
     style = {"ha": "center", "family": "monospace"}
-    for height, text in ((2.6, a), (1.6, "+" + " " * (len(a) - len(b)) + b), (0.1, example["prediction"])):
+    for height, text in ((2.6, a), (1.6, f"+{b}"), (0.1, example["prediction"])):
         for column, symbol in enumerate(text.rjust(len(a) + 1)):
             axes.text(column, height, symbol, fontsize=14, **style)
     for column, carries_out in enumerate(example["carries_out_of_column"]):
@@ -169,16 +147,7 @@ def draw_on_paper(axes, example: dict) -> None:
     axes.plot([-0.5, len(a) + 0.5], [1.2, 1.2], color="black", linewidth=1)
 
 
-def remove_outdated(output_dir: Path) -> None:
-    """Delete figures of earlier runs: they may show another model, or heads that this one has not."""
-    for folder in ("examples", "attention_patterns"):
-        for path in (output_dir / folder).glob("*.*"):
-            if path.suffix in (".png", ".pdf") and ("+" in path.stem or ".head" in path.stem):
-                path.unlink()
-    (output_dir / "examples/given.json").unlink(missing_ok=True)
-
-
-def _write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:
+def write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:
     """The numbers, and two figures for each example."""
     results = context.write(f"examples/{name}", {"examples": examine(context.model, sums, reasons)})
     for example in tqdm(results["examples"], desc="examples", unit="sum", leave=False, disable=None):
@@ -197,16 +166,15 @@ def _write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:
     return results
 
 
-def run(context: Context, count: int, verified: dict) -> dict:
+def run(context: Context, count: int) -> dict:
     """Write examples/ for sums of different kinds."""
-    remove_outdated(context.output_dir)
-    return _write(context, "examples.json", *select(context, count, verified["wrong_sums"]))
+    return write(context, "examples.json", *select(context, count))
 
 
 def run_given(context: Context, pairs: list[tuple[int, int]]) -> dict:
     """The same for the sums that a user gives, beside those that are there."""
     sums = sums_of(pairs, context.num_digits)
-    return _write(context, "given.json", sums, ["given"] * len(sums))
+    return write(context, "given.json", sums, ["given"] * len(sums))
 
 
 def findings(results: dict) -> str:

@@ -63,7 +63,6 @@ def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1, samples:
         "smallest_margin": smallest.min().item(),
         "by_carries": _by_class(right, carry.sum(1)),
         "by_longest_chain": _by_class(right, longest_chain(carry)),
-        "by_digits_of_sum": _by_class(right, trained.num_digits + (sums.targets[:, 0] > 0)),
         "seen_in_training": _count(right[seen]),
         "never_seen_in_training": _count(right[~seen]),
         "wrong_by_digit": (predicted != sums.targets).sum(0).tolist(),

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from lab.figures import WIDTH, save
 from lab.hooks import Intervention, replace, short_name
 from lab.statistics import proportion
-from problem1.analysis.ablation import ablations
+from problem1.analysis.ablation import ablations, parts_of
 from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
 from problem1.analysis.exhaustive import digits_text
@@ -84,11 +84,9 @@ def make_experiment(model, group: Group) -> tuple[PatchingExperiment | None, Ten
 
 def stages(model) -> dict[str, list[str]]:
     """What is patched together: modules, feed-forward layers, and heads by the way information takes."""
-    heads, layers, modules = model.head_names(), feed_forward_layers(model), {}
-    for head in heads:
-        modules.setdefault(head.rpartition(".")[0], []).append(head)
-    return modules | {
-        **{name: [name] for name in layers},
+    heads, layers = model.head_names(), feed_forward_layers(model)
+    return {
+        **{name: part for name, part in parts_of(model).items() if not name.endswith(".attention")},
         "all encoder": [head for head in heads if head.startswith("encoder.")],
         "all decoder self": [head for head in heads if head.startswith("decoder.") and ".self." in head],
         "all decoder cross": [head for head in heads if ".cross." in head],
@@ -264,23 +262,16 @@ def run(context: Context) -> dict:
         "carry/patching.json",
         {
             "question": "share of pairs whose digit becomes that of the corrupted run when heads are patched from it",
-            "how": "sets of heads are chosen on one half of the pairs and measured on the other; complement_patched: "
-            "all other heads are patched while the set is frozen at the clean run",
-            "num_digits": context.num_digits,
-            "drawn": {"pairs": PAIRS, "seed": 0},
             "groups": measure_all(context),
         },
     )
-    path = context.output_dir / "carry/patching_heads.png"
-    for outdated in (path, path.with_suffix(".pdf")):  # where nothing can be measured there is nothing to see
-        outdated.unlink(missing_ok=True)
     measured = [group for group in results["groups"] if group["pairs"]]
     if measured:
         caption = (
             "Patching one head, or all of a kind, from the run with the other carry; heads below 10% everywhere are "
             "left out. Attention: what the carry moves beyond what another digit moves."
         )
-        draw(measured, path, context.caption(caption))
+        draw(measured, context.output_dir / "carry/patching_heads.png", caption)
     return results
 
 

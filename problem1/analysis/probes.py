@@ -3,9 +3,8 @@
 A probe is a logistic regression from one position's vector to one carry, fitted on fresh random pairs and scored
 on the test pairs. What it can read is present; whether the model uses it is another question (patching.py).
 
-Three references belong to it:
+Two references belong to it:
 
-majority    the share right when always the commoner label is predicted
 one digit   the share right when the carry is guessed from one digit of the source, the best one
 control     the same probe on a fixed random labelling of the column's 100 digit pairs (Hewitt and Liang 2019), scored
             on the test pairs too. What it gets right it has memorised: this is the probe's own capacity
@@ -73,9 +72,9 @@ def held_out_pairs(test: Sums) -> tuple[Sums, Sums]:
     return test[::2], test[1::2]
 
 
-def random_labels(sums: Sums, seed: int = 0) -> Tensor:
+def random_labels(sums: Sums) -> Tensor:
     """[N, columns] a fixed random bit for each pair of digits that a column can hold"""
-    bits = torch.randint(2, (sums.num_digits, 10, 10), generator=torch.Generator().manual_seed(seed)).float()
+    bits = torch.randint(2, (sums.num_digits, 10, 10), generator=torch.Generator().manual_seed(0)).float()
     a, b = sums.operands()
     return bits[torch.arange(sums.num_digits), a, b]
 
@@ -92,59 +91,41 @@ def guess_from_one_digit(fresh: Sums, test: Sums) -> list[float]:
     return best
 
 
-def measure(context: Context) -> dict:
+def run(context: Context) -> list[dict]:
+    """For each carry what the best position tells after each encoder layer, and where it is readable first."""
     fresh, test = held_out_pairs(context.rows["test"])
     labels = [torch.cat([carries(sums).float(), random_labels(sums)], 1) for sums in (fresh, test)]
     vectors = [residuals(context.model, sums) for sums in (fresh, test)]
     layers, _, positions, _ = vectors[0].shape
     fitted, scored = prepare(*vectors)
     right = accuracy(scored, fit(fitted, labels[0]), labels[1]).T.unflatten(1, (layers, positions))
-    real, control = right.split(context.num_digits)
-    ones = carries(test).double().mean(0)
+    names, references = digit_names(context.num_digits), guess_from_one_digit(fresh, test)
+    return [
+        {
+            "carry": f"out of the {name}",
+            **first_readable(real, context.num_digits),
+            "control_by_layer": control.amax(1).tolist(),
+            "one_digit": one_digit,
+        }
+        for name, real, control, one_digit in zip(names, *right.split(context.num_digits), references, strict=True)
+    ]
+
+
+def first_readable(right: Tensor, num_digits: int) -> dict:
+    """Shares [layer, position] -> the first layer after which some position tells READABLE of the pairs' carries."""
+    best, positions = right.max(1)
+    layers = ["embedding", *(f"after encoder.{number}" for number in range(len(best) - 1))]
+    first = next((layer for layer, share in enumerate(best) if share >= READABLE), None)
     return {
-        "question": "share of held-out pairs whose carry a linear probe reads off one source position: "
-        "accuracy[carry][layer][position]",
-        "fitted_on": len(fresh),
-        "scored_on": len(test),
-        "carries": [f"out of the {digit}" for digit in digit_names(context.num_digits)],
-        "layers": ["embedding", *(f"after encoder.{number}" for number in range(layers - 1))],
-        "positions": source_labels(context.num_digits),
-        "accuracy": real.tolist(),
-        "control": control.tolist(),
-        "majority": torch.maximum(ones, 1 - ones).tolist(),
-        "one_digit": guess_from_one_digit(fresh, test),
+        "first_layer": None if first is None else layers[first],
+        "position": None if first is None else source_labels(num_digits)[positions[first]],
+        "best_by_layer": best.tolist(),
     }
 
 
-def first_readable(results: dict) -> list[dict]:
-    """For each carry the first layer after which a probe gets READABLE of the pairs right at some position."""
-    found = []
-    for number, name in enumerate(results["carries"]):
-        best, control = ([max(layer) for layer in results[kind][number]] for kind in ("accuracy", "control"))
-        entry = {
-            "carry": name,
-            "first_layer": None,
-            "position": None,
-            "best_by_layer": best,
-            "control_by_layer": control,
-        }
-        entry |= {kind: results[kind][number] for kind in ("one_digit", "majority")}
-        first = next((layer for layer, value in enumerate(best) if value >= READABLE), None)
-        if first is not None:
-            entry["first_layer"] = results["layers"][first]
-            entry["position"] = results["positions"][results["accuracy"][number][first].index(best[first])]
-        found.append(entry)
-    return found
-
-
-def run(context: Context) -> dict:
-    """Write carry/probes.json."""
-    return context.write("carry/probes.json", measure(context))
-
-
-def findings(results: dict) -> str:
+def findings(probed: list[dict]) -> str:
     rows = []
-    for entry in first_readable(results):
+    for entry in probed:
         best, control = (
             ", ".join(f"{100 * value:.1f}" for value in entry[f"{k}_by_layer"]) for k in ("best", "control")
         )

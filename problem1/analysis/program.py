@@ -263,23 +263,19 @@ def check(batch: Batch, found: dict) -> dict[str, dict[str, Tensor]]:
     return results
 
 
-def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) -> dict:
+def measure(model, sums: int | None = None, num_digits: int = 3) -> dict:
     """The program of a model of operands of `num_digits` digits, tested on all pairs, or on `sums` random others."""
     pairs = every_pair(num_digits)
-    order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))
-
-    def batch(rows: Tensor, number: int) -> Batch:
-        return Batch(model, pairs[rows], seed + number)
-
-    found = extract(batch(order[:BATCH], 1), batch(order[-FITTED_ON:], 2))
-    tested = order if sums is None else order[BATCH : BATCH + sums]
+    pairs = pairs[torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0))]
+    found = extract(Batch(model, pairs[:BATCH], 1), Batch(model, pairs[-FITTED_ON:], 2))
+    tested = pairs if sums is None else pairs[BATCH : BATCH + sums]
     checked = []
-    for number, rows in enumerate(tqdm(tested.split(BATCH), desc="scrubbing", leave=False, disable=None)):
-        one = batch(rows, 3 + number)
-        checked.append(check(one, found))
-        if number == 0:
-            everywhere = one.written(edges=one.with_plus(any_rows(one, one.digits)))
-            random_edges = counted([{"right": everywhere == one.sums.targets}])
+    for start in tqdm(range(0, len(tested), BATCH), desc="scrubbing", leave=False, disable=None):
+        batch = Batch(model, tested[start : start + BATCH], 3 + len(checked))
+        checked.append(check(batch, found))
+        if start == 0:
+            everywhere = batch.written(edges=batch.with_plus(any_rows(batch, batch.digits)))
+            random_edges = counted([{"right": everywhere == batch.sums.targets}])
     results = {name: counted([part[name] for part in checked]) for name in checked[0]}
     return found | {
         "pairs": len(tested),
@@ -296,13 +292,11 @@ def measure(model, sums: int | None = None, num_digits: int = 3, seed: int = 0) 
 
 def run(context: Context) -> dict:
     """Write carry/program.json and the circuit as .png and .pdf."""
-    path, digits = context.output_dir / "carry/program", context.num_digits
-    if not context.meaningful or digits > EXHAUSTIVE_DIGITS:
-        for suffix in (".png", ".pdf"):
-            path.with_suffix(suffix).unlink(missing_ok=True)
+    digits = context.num_digits
+    if digits > EXHAUSTIVE_DIGITS:
         return context.write("carry/program.json", {"program": None})
     results = context.write("carry/program.json", measure(context.model, num_digits=digits))
-    circuit.draw(results, digit_names(digits + 1), path)
+    circuit.draw(results, digit_names(digits + 1), context.output_dir / "carry/program.png")
     return results
 
 

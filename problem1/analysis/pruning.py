@@ -72,10 +72,10 @@ def measure(context: Context, ablation: dict) -> dict:
     }
     return {
         "question": "exact match on the test rows after each removal of a head; removed heads stay removed",
-        "rows": {"greedy_chooses_on_validation": len(choosing.sums), "measured_on_test": len(context.correct)},
+        "rows": {"measured_on_test": len(context.correct)},
         "heads": len(heads),
         "curves": {"zero": curves},
-        "prunable": {"zero": prunable(entries, curves)} if context.meaningful else None,
+        "prunable": {"zero": prunable(entries, curves)},
     }
 
 
@@ -131,12 +131,12 @@ def remove_heads(model: nn.Module, heads: list[str]) -> None:
         module.output.weight[:, own] = 0
 
 
-def fine_tune(model: nn.Module, train: Sums, steps: int, seed: int = 0) -> None:
+def fine_tune(model: nn.Module, train: Sums, steps: int) -> None:
     """A short training on the training rows, augmented as in train.py."""
     device = next(model.parameters()).device
     rows = (train.sources.to(device), train.targets.to(device))
     optimizer = make_optimizer(model, RECIPE)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     model.train()
     for step in tqdm(range(steps), desc="fine-tuning", unit="step", leave=False, disable=None):
         index = torch.randint(len(train), (RECIPE.batch_size,), generator=generator).to(device)
@@ -150,43 +150,27 @@ def fine_tune(model: nn.Module, train: Sums, steps: int, seed: int = 0) -> None:
     model.eval()
 
 
-def most_removable(context: Context, order: list[str]) -> int:
-    """How many heads of `order` can be zero-ablated with at least 99% of the validation rows still right."""
-    validation = InterventionRunner(context.model, context.rows["val"], context.batch_size)
-    for count in range(1, len(order) + 1):
-        correct = validation.evaluate(dict.fromkeys(order[:count], zero))[0].all(1)
-        if correct.double().mean() < 1 - SMALL:
-            return count - 1
-    return len(order)
-
-
-def exact_match(model: nn.Module, test: Sums, fresh: Sums) -> dict:
-    """On the test rows and on fresh random pairs."""
-    found = {}
-    for name, sums in (("test", test), ("fresh", fresh)):
-        right = (predict(model, sums)[0] == sums.targets).all(1)
-        found[name] = proportion(right) | {"errors": int((~right).sum())}
-    return found
+def exact_match(model: nn.Module, sums: Sums) -> dict:
+    right = (predict(model, sums)[0] == sums.targets).all(1)
+    return proportion(right) | {"errors": int((~right).sum())}
 
 
 def remove_and_fine_tune(context: Context, order: list[str]) -> dict:
-    """Remove as many heads as possible, measure, fine-tune, measure again."""
-    removed = order[: most_removable(context, order)]
-    remaining = [head for head in context.heads if head not in removed]
+    """Remove the most heads that cost less than a point of the validation rows, measure, fine-tune, measure again."""
+    validation = InterventionRunner(context.model, context.rows["val"], context.batch_size)
+    removed = order[: removable([point["share"] for point in along(validation, order)], SMALL)]
     model = copy.deepcopy(context.model)
     fresh = random_pairs(context.num_digits, FRESH, seed=3)
     remove_heads(model, removed)
-    before = exact_match(model, context.rows["test"], fresh)
+    before = exact_match(model, fresh)
     fine_tune(model, context.rows["train"], STEPS)
-    after = exact_match(model, context.rows["test"], fresh)
     return {
         "question": "heads removed from the weights: exact match before and after a short fine-tuning",
-        "chosen_on": "validation rows: the most heads, in the greedy order, that leave 99% of them right",
         "removed": removed,
-        "remaining": remaining,
-        "before": before,
-        "fine_tuning": {"steps": STEPS, "batch_size": RECIPE.batch_size, "lr": RECIPE.lr},
-        "after": after,
+        "remaining": [head for head in context.heads if head not in removed],
+        "before": {"fresh": before},
+        "fine_tuning": {"steps": STEPS},
+        "after": {"fresh": exact_match(model, fresh)},
     }
 
 
@@ -208,25 +192,20 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
         axes.plot(middle, color=COLOURS[6], linestyle="--")
         axes.fill_between(range(len(middle)), low, high, color=COLOURS[6], alpha=0.2, linewidth=0)
         axes.text(0, 40, "random order\nof those\nharmless alone", color=COLOURS[6])
-    if results["meaningful"]:
-        found = results["prunable"]["zero"]
-        alone, together = found["alone"], found["together"]
-        for count, text in ((together, f"{together} together"), (alone, f"{alone} alone")):
-            axes.axvline(count, color="#777777", linewidth=0.8, linestyle=":")
-            axes.text(count - 0.2, 2, text, fontsize=7.5, rotation=90, ha="right", va="bottom")
-        figure.suptitle(f"{alone} of {results['heads']} heads can go alone, {together} together")
+    alone, together = (results["prunable"]["zero"][name] for name in ("alone", "together"))
+    for count, text in ((together, f"{together} together"), (alone, f"{alone} alone")):
+        axes.axvline(count, color="#777777", linewidth=0.8, linestyle=":")
+        axes.text(count - 0.2, 2, text, fontsize=7.5, rotation=90, ha="right", va="bottom")
+    figure.suptitle(f"{alone} of {results['heads']} heads can go alone, {together} together")
     axes.set(xlabel=f"heads removed, of {results['heads']}", ylabel="exact match on test sums (%)", ylim=(-3, 103))
     save(figure, path, caption, vector=True)
 
 
 def run(context: Context, ablation: dict) -> dict:
-    """Write head_analysis/pruning_curve.json and .png, and pruned.json where the model can add."""
+    """Write head_analysis/pruning_curve.json and .png, and pruned.json."""
     results = context.write("head_analysis/pruning_curve.json", measure(context, ablation))
     caption = "Heads are set to zero. Bands: 95% interval; of the random orders 10 to 90% of the draws."
-    draw_curves(results, context.output_dir / "head_analysis/pruning_curve.png", context.caption(caption))
-    (context.output_dir / "head_analysis/pruned.json").unlink(missing_ok=True)  # perhaps of another model
-    if not context.meaningful:
-        return results | {"pruned": None}
+    draw_curves(results, context.output_dir / "head_analysis/pruning_curve.png", caption)
     numbers = remove_and_fine_tune(context, results["curves"]["zero"]["greedy"]["order"])
     return results | {"pruned": context.write("head_analysis/pruned.json", numbers)}
 

@@ -70,7 +70,7 @@ def _cell(cell: tuple | None) -> dict | None:
 
 def claims(heads: list[dict], layers: dict, groups: list[dict]) -> dict:
     """What published reports say of such models, measured here."""
-    parts = {name: {kind: entry[kind]["drop"] for kind in KINDS} for name, entry in layers["parts"].items()}
+    parts = {name: {kind: entry[kind]["drop"] for kind in KINDS} for name, entry in layers.items()}
     for name, part in parts.items():
         found = [group["stages"][name] for group in groups if name in group["stages"]]
         part["most_flips"] = max((stage["flips"]["share"] for stage in found), default=None)

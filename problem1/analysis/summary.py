@@ -11,31 +11,22 @@ from problem1.analysis.attention_maps import draw_in_detail
 from problem1.analysis.context import Context
 from problem1.analysis.figures import aligned, percent
 from problem1.analysis.patching import LARGEST_SET
-from problem1.analysis.probes import first_readable
 
 
-def collect(lost: dict, curves: dict, statistics: dict, patched: dict, probed: dict) -> dict:
-    keys = ("name", "digit", "nines", "pairs", "example", "minimal_sets", "control")
-    about = {
+def collect(lost: dict, statistics: dict, patched: dict, probed: list[dict]) -> dict:
+    keys = ("name", "pairs", "minimal_sets")
+    return {
         "groups": [{key: group[key] for key in keys if key in group} for group in patched["groups"]],
-        "probes": {"first_readable": first_readable(probed)},
-        "prunable": curves["prunable"],
+        "probes": {"first_readable": probed},
+        **roles.collect(lost, lost["layers"], statistics, patched["groups"]),
     }
-    if not lost["meaningful"]:
-        return about | {"heads": None, "lessons": None, "claims": None}
-    return about | roles.collect(lost, lost["layers"], statistics, patched["groups"])
 
 
 def as_text(results: dict) -> str:
     """carry/summary.txt"""
-    parts = [] if results["meaningful"] else [f"WARNING: {results['warning']}"]
-    parts.append("Heads and the carry: what was measured. Shares with their 95% intervals.")
-    tables, groups = [], [group for group in results["groups"] if group["pairs"]]
-    if results["heads"]:
-        tables = [role_table(results["heads"]), *lesson_tables(results["lessons"])]
-    if groups:
-        tables.append(carry_table(groups))
-    parts += ["\n".join(aligned(header, rows)) for header, rows in tables]
+    parts = ["Heads and the carry: what was measured. Shares with their 95% intervals.", findings(results)]
+    groups = [group for group in results["groups"] if group["pairs"]]
+    parts += ["\n".join(aligned(*carry_table(groups)))] if groups else []
     parts += [f"{group['name']}: not measured, too few sums right" for group in results["groups"] if not group["pairs"]]
     return "\n\n".join(parts) + "\n"
 
@@ -105,15 +96,12 @@ def words(about: dict) -> str:
     return "\n".join([*lines, *("→ " + text.replace(", but", ",\n    but") for text in about["role"].split("; "))])
 
 
-def run(context: Context, examples: dict, patterns: dict, *measured: dict) -> dict:
+def run(context: Context, examples: dict, means: dict, *measured: dict) -> dict:
     """Write carry/summary.json, carry/summary.txt and the figure, from the results of the modules in `collect`."""
     results = context.write("carry/summary.json", collect(*measured))
     write_text(context.output_dir / "carry/summary.txt", as_text(results))
     path = context.output_dir / "attention_patterns/in_detail.png"
-    for outdated in (path, path.with_suffix(".pdf")):
-        outdated.unlink(missing_ok=True)
-    if results["heads"]:
-        draw_in_detail(in_detail(results), patterns["mean"], examples["examples"], context.num_digits, path)
+    draw_in_detail(in_detail(results), means, examples["examples"], context.num_digits, path)
     return results
 
 

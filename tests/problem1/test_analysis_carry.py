@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from problem1.analysis import ablation, attention_statistics, patching, probes, roles, statements, summary
 from problem1.analysis.carry_pairs import all_groups, make_group
 from problem1.analysis.interventions import InterventionRunner
-from problem1.dataset import decoder_inputs, every_pair
+from problem1.dataset import every_pair
 from tests.problem1 import analysis_models
-from tests.problem1.test_analysis_heads import by_forward_hook, columns, one_hot
+from tests.problem1.test_analysis_heads import FEED_FORWARD, by_forward_hook, hooked, one_hot
 from tests.problem1.test_data import check_row
 
 
@@ -24,10 +24,11 @@ def context(tmp_path_factory):
 
 @given(st.one_of(st.integers(1, 7), st.just(19)), st.data())
 def test_pairs_differ_in_one_digit_and_exactly_the_wanted_carries(num_digits, data):
+    """Of one digit there are 36 pairs without a carry; 50 are drawn all the same."""
     nines = data.draw(st.integers(0, min(2, num_digits - 1)))
     target = data.draw(st.integers(0, num_digits - 1 - nines))
-    group = make_group(num_digits, target, nines, 20, seed=data.draw(st.integers(0, 5)))
-    assert len(group.without) == len(group.carrying) == len(group.control) == 20
+    group = make_group(num_digits, target, nines, 50, seed=data.draw(st.integers(0, 5)))
+    assert len(group.without) == len(group.carrying) == len(group.control) == 50
     for sums in (group.without, group.carrying, group.control):
         for source, answer in zip(sums.sources.tolist(), sums.targets.tolist(), strict=True):
             check_row(source, answer, num_digits)
@@ -53,19 +54,7 @@ def test_every_digit_a_carry_can_reach_has_its_pairs():
     assert straight[0] == 0 and straight[-1] == 18 and len(straight) == 6
 
 
-def test_more_pairs_than_there_are_come_to_an_end():
-    """Of one digit there are 36 pairs without a carry; 2,000 are drawn all the same."""
-    group = make_group(1, target=0, nines=0, count=2_000)
-    assert len(group.without) == 2_000 and len({tuple(row) for row in group.without.sources.tolist()}) <= 36
-
-
 # --- patching -----------------------------------------------------------------------------------------------------
-
-
-def experiment(model, clean, corrupted, target: int) -> patching.PatchingExperiment:
-    return patching.PatchingExperiment(
-        InterventionRunner(model, clean, len(clean)), InterventionRunner(model, corrupted, len(corrupted)), target
-    )
 
 
 def test_patching_all_heads_gives_the_corrupted_run():
@@ -83,33 +72,22 @@ def test_patching_all_heads_gives_the_corrupted_run():
 
 
 def test_patching_equals_an_independent_implementation():
-    model = analysis_models.adder()
-    group = make_group(2, target=1, nines=0, count=60)
-    keep = torch.ones(60, dtype=torch.bool)
-    for sums in (group.without, group.carrying):
-        with torch.no_grad():
-            keep &= (model(sums.sources, decoder_inputs(sums.targets)).argmax(-1) == sums.targets)[:, 1]
-    without, carrying = group.without[keep], group.carrying[keep]
-    pairs = experiment(model, without, carrying, target=1)
-    for head in model.head_names():
-        module, own = columns(model, head)
-        outputs = {}
-        handle = module.output.register_forward_pre_hook(
-            lambda _, x, outputs=outputs, own=own: outputs.update(corrupted=x[0][..., own])
-        )
-        with torch.no_grad():
-            model(carrying.sources, decoder_inputs(carrying.targets))
-        handle.remove()
-        logits = by_forward_hook(model, without, {head: outputs["corrupted"]})
-        torch.testing.assert_close(pairs.clean.logits(pairs.patch([head])), logits)
-        flips = logits[:, 1].argmax(-1) == carrying.targets[:, 1]
-        torch.testing.assert_close(pairs.effect(pairs.patch([head]))[0], flips)
+    model, group = analysis_models.adder(), make_group(2, target=1, nines=0, count=80)
+    pairs, usable = patching.make_experiment(model, group)
+    clean, corrupted = (sums[usable] for sums in group.clean_and_corrupted())
+    outputs = hooked(model, corrupted, {})[1]
+    for name in (*model.head_names(), *FEED_FORWARD):
+        logits = by_forward_hook(model, clean, {name: outputs[name]})
+        torch.testing.assert_close(pairs.clean.logits(pairs.patch([name])), logits)
+        flips = logits[:, 1].argmax(-1) == corrupted.targets[:, 1]
+        assert torch.equal(pairs.effect(pairs.patch([name]))[0], flips)
+    torch.testing.assert_close(pairs.clean.logits({}), by_forward_hook(model, clean, {}))  # nothing stays behind
 
 
 class EarlyFeedsLate:
     """A stand-in for an experiment: the digit is the late head's, which follows the early one unless frozen."""
 
-    def patch(self, heads, positions=None):
+    def patch(self, heads):
         return dict.fromkeys(heads, "corrupted")
 
     def freeze(self, heads):
@@ -130,27 +108,6 @@ def test_what_others_bring_through_the_chosen_heads_does_not_count_as_theirs():
     early = {"early": single["early"]}
     found = patching.minimal_set(pairs, early, single["early"], heads)
     assert found["heads"] == ["early"] and found["sufficiency"]["share"] == 1.0
-
-
-def test_feed_forward_layers_are_patched_and_ablated_like_a_change_of_their_weights(context):
-    model, sums = context.model, context.rows["test"]
-    other = sums[torch.randperm(len(sums), generator=torch.Generator().manual_seed(0))]
-    pairs = experiment(model, sums, other, target=1)
-    for name in ("encoder.0.feed_forward", "decoder.0.feed_forward"):
-        layer, kept = model.get_submodule(name).outer, {}
-        handle = layer.register_forward_hook(lambda _, x, output, kept=kept: kept.update(corrupted=output))
-        with torch.no_grad():
-            model(other.sources, decoder_inputs(other.targets))
-        handle.remove()
-        for interventions, value in ((pairs.patch([name]), kept["corrupted"]), ({name: torch.zeros_like}, 0.0)):
-            handle = layer.register_forward_hook(lambda _, x, output, value=value: output * 0 + value)
-            with torch.no_grad():
-                logits = model(sums.sources, decoder_inputs(sums.targets))
-            handle.remove()
-            torch.testing.assert_close(pairs.clean.logits(interventions), logits)
-    torch.testing.assert_close(pairs.clean.logits({}), pairs.clean.recorded.logits)  # nothing stays behind
-    with torch.no_grad():
-        torch.testing.assert_close(model(sums.sources, decoder_inputs(sums.targets)), pairs.clean.recorded.logits)
 
 
 @pytest.fixture(scope="module")
@@ -244,16 +201,16 @@ def test_residuals_are_the_models_own(context):
     assert found.shape == (2, len(sums), 5, 32)
 
 
-def test_probe_tables_have_a_cell_for_every_carry_layer_and_position(context):
-    results = probes.measure(context)
-    assert results["carries"] == ["out of the tens", "out of the ones"]
-    found = torch.tensor(results["accuracy"])
-    assert found.shape == torch.tensor(results["control"]).shape == (2, 2, 5) and (found > 0.4).all()
-    assert found[:, -1].max() > max(results["one_digit"]) > max(results["majority"])
-    planted = {"accuracy": [[[0.5] * 5, [0.5, 0.6, 0.5, 0.97, 0.5]], [[0.9] * 5, [0.94] * 5]]}
-    first = probes.first_readable(results | planted)
-    assert (first[0]["first_layer"], first[0]["position"]) == ("after encoder.0", "b 10")
-    assert first[1]["first_layer"] is None
+def test_probes_say_where_each_carry_can_be_read_first(context):
+    results = probes.run(context)
+    assert [entry["carry"] for entry in results] == ["out of the tens", "out of the ones"]
+    for entry in results:
+        assert len(entry["best_by_layer"]) == len(entry["control_by_layer"]) == 2
+    assert max(entry["best_by_layer"][-1] for entry in results) > max(entry["one_digit"] for entry in results) > 0.7
+    planted = torch.tensor([[[0.5] * 5, [0.5, 0.6, 0.5, 0.97, 0.5]], [[0.9] * 5, [0.94] * 5]])
+    first, never = (probes.first_readable(right, 2) for right in planted)
+    assert (first["first_layer"], first["position"]) == ("after encoder.0", "b 10")
+    assert never["first_layer"] is None and never["best_by_layer"] == pytest.approx([0.9, 0.94])
 
 
 @pytest.mark.parametrize("test", [analysis_models.rows()["test"], every_pair(1)], ids=["two digits", "one digit"])
@@ -267,12 +224,12 @@ def test_no_pair_is_scored_that_a_probe_was_fitted_on(test):
 
 @pytest.fixture(scope="module")
 def everything(context, patched):
-    lost = {"meaningful": True, "layers": ablation.about_layers(context), **ablation.about_heads(context)}
-    return lost, {"prunable": None}, attention_statistics.measure(context), {"groups": patched}
+    lost = {"layers": ablation.about_layers(context), **ablation.about_heads(context)}
+    return lost, attention_statistics.measure(context), {"groups": patched}
 
 
 def test_the_summary_holds_the_numbers_of_the_others(context, patched, everything):
-    found = summary.collect(*everything, probes.measure(context)) | {"meaningful": True, "warning": None}
+    found = summary.collect(*everything, probes.run(context))
     assert found["groups"][0]["minimal_sets"] == patched[0]["minimal_sets"]
     assert [about["head"] for about in found["heads"]] == everything[0]["ranking"]
     for about in found["heads"]:
@@ -309,7 +266,7 @@ def test_roles_and_lessons_follow_from_the_numbers():
     stage = {"flips": {"share": 0.0}, "logit_difference": 0.0}
     group = {"name": "tens, straight", "pairs": 100, "stages": {"all decoder self": stage}}
     group["heads"] = {head: measured for head, (_, measured) in planted.items()}
-    layers = {"parts": {f"{name}": heads["encoder.0.self.head0"] for name in ("encoder.0.self", "decoder.0.attention")}}
+    layers = dict.fromkeys(("encoder.0.self", "decoder.0.attention"), heads["encoder.0.self.head0"])
     found = roles.collect(lost, layers, {"heads": dict.fromkeys(heads, attends)}, [group])
     assert [about["role"] for about in found["heads"]] == [
         "needed; takes part in a carry",

@@ -14,6 +14,8 @@ from problem1.attention import MultiHeadAttention
 from problem1.dataset import carries, decoder_inputs, every_pair
 from tests.problem1 import analysis_models
 
+FEED_FORWARD = ("encoder.0.feed_forward", "decoder.0.feed_forward")
+
 
 @pytest.fixture(scope="module")
 def model():
@@ -33,23 +35,35 @@ def columns(model, head: str) -> tuple[MultiHeadAttention, slice]:
     return module, slice(number * width, (number + 1) * width)
 
 
-def by_forward_hook(model, sums, values: dict[str, torch.Tensor | float]) -> torch.Tensor:
-    """Logits with heads' outputs overwritten just before the output layer: no HeadHooks involved."""
-    handles = []
-    for head, value in values.items():
+def hooked(model, sums, values: dict[str, torch.Tensor | float]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Logits, and the outputs of all heads and feed-forward layers, some of them overwritten: no HeadHooks involved."""
+    handles, outputs = [], {}
+    for head in model.head_names():
         module, own = columns(model, head)
 
-        def overwrite(_, inputs, own=own, value=value):
+        def before_output_layer(_, inputs, head=head, own=own):
             changed = inputs[0].clone()
-            changed[..., own] = value
+            changed[..., own] = values.get(head, changed[..., own])
+            outputs[head] = changed[..., own]
             return (changed,)
 
-        handles.append(module.output.register_forward_pre_hook(overwrite))
+        handles.append(module.output.register_forward_pre_hook(before_output_layer))
+    for name in FEED_FORWARD:
+
+        def after(_, inputs, output, name=name):
+            outputs[name] = output * 0 + values.get(name, output)
+            return outputs[name]
+
+        handles.append(model.get_submodule(name).register_forward_hook(after))
     with torch.no_grad():
         logits = model(sums.sources, decoder_inputs(sums.targets))
     for handle in handles:
         handle.remove()
-    return logits
+    return logits, outputs
+
+
+def by_forward_hook(model, sums, values: dict[str, torch.Tensor | float]) -> torch.Tensor:
+    return hooked(model, sums, values)[0]
 
 
 def without_weights(model, sums, head: str, transposed: bool = False) -> torch.Tensor:
@@ -80,12 +94,13 @@ def test_runs_in_batches_and_with_memories_used_again_give_what_one_plain_pass_g
     runner = InterventionRunner(model, sums, batch_size=33)
     encoder, decoder = "encoder.0.self.head1", "decoder.0.cross.head0"
     torch.testing.assert_close(runner.logits(), plain)
-    for interventions in ({encoder: zero}, {encoder: zero, decoder: zero}, {decoder: zero}, {}):
+    others = [{name: zero} for name in FEED_FORWARD]
+    for interventions in ({encoder: zero}, {encoder: zero, decoder: zero}, {decoder: zero}, *others, {}):
         expected = by_forward_hook(model, sums, dict.fromkeys(interventions, 0.0))
         torch.testing.assert_close(runner.logits(interventions), expected)
     patterns, outputs = runner.recorded.patterns, runner.recorded.outputs
     assert set(patterns) == set(model.head_names())
-    assert set(outputs) == {*model.head_names(), "encoder.0.feed_forward", "decoder.0.feed_forward"}
+    assert set(outputs) == {*model.head_names(), *FEED_FORWARD}
     assert patterns[decoder].shape == (100, 3, 5)
     torch.testing.assert_close(patterns[decoder].sum(-1), torch.ones(100, 3))
 
@@ -100,18 +115,9 @@ def test_ablation_results_equal_those_of_an_independent_implementation(tmp_path)
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     test = context.rows["test"]
     results = ablation.about_heads(context)
-    means = {}
+    outputs, rows = hooked(context.model, test, {})[1], carry_classes(test)
     for head in context.heads:
-        module, own = columns(context.model, head)
-        handle = module.output.register_forward_pre_hook(
-            lambda _, inputs, head=head, own=own: means.update({head: inputs[0][..., own].mean(0)})
-        )
-        with torch.no_grad():
-            context.model(test.sources, decoder_inputs(test.targets))
-        handle.remove()
-    rows = carry_classes(test)
-    for head in context.heads:
-        for kind, value in (("zero", 0.0), ("mean", means[head])):
+        for kind, value in (("zero", 0.0), ("mean", outputs[head].mean(0))):
             right = (by_forward_hook(context.model, test, {head: value}).argmax(-1) == test.targets).double()
             entry, whole = results["heads"][head][kind], right.amin(1)
             assert entry["accuracy"] == pytest.approx(whole.mean().item())

