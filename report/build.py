@@ -39,7 +39,7 @@ def main(settings: Settings) -> None:
     names = results_read(SOURCE)
     for name in names:
         if not (ROOT / name).is_file():
-            raise UserError(f"{name}, which the report reads, does not exist: `make help` lists what makes which results.")
+            raise UserError(f"{name}, which the report reads, does not exist: `make help` says what makes it.")
     inputs = {"strict": "yes"} if settings.strict else {}
     try:
         pdf = typst.compile(str(SOURCE), root=str(ROOT), sys_inputs=inputs)
