@@ -22,18 +22,9 @@ ADDITION = ROOT / "problem1/results"
 
 
 @pytest.fixture(scope="module")
-def page_file(tmp_path_factory):
-    """The page built from the committed results, but for the minute that evaluating the rounded models takes."""
-    path = tmp_path_factory.mktemp("page") / "explorer.html"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "evaluate", lambda *arguments: (0.0, 1.0))
-        build.main(build.Settings(output=path))
-    return path
-
-
-@pytest.fixture(scope="module")
-def facts(page_file):
-    return json.loads(re.search(r'<script id="facts"[^>]*>(.*?)</script>', page_file.read_text(), re.S)[1])
+def facts():
+    page = screenshot.PAGE.read_text()  # test_build.py compares it with what build.py makes
+    return json.loads(re.search(r'<script id="facts"[^>]*>(.*?)</script>', page, re.S)[1])
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +36,12 @@ def browser():
 
 
 @pytest.fixture
-def visit(browser, page_file):
+def visit(browser):
     """visit("#a=1"): the page, opened as a file without a network. At the end nothing may have gone wrong in it; a
     request to any other place would have, and stands in the console."""
     opened, wrong = [], []
 
-    def open_page(address: str = "", width: int = 1180, file=page_file, **options):
+    def open_page(address: str = "", width: int = 1180, file=screenshot.PAGE, **options):
         context = browser.new_context(offline=True, viewport={"width": width, "height": 900}, **options)
         page = context.new_page()
         page.set_default_timeout(20_000)
@@ -306,13 +297,13 @@ def shows_the_state(page):
     assert page.get_by_label("corrupted sum, first number").input_value() == "590"
 
 
-def test_a_link_and_a_saved_copy_open_where_it_was(visit, page_file):
+def test_a_link_and_a_saved_copy_open_where_it_was(visit, tmp_path):
     page = visit("#a=120&b=345&off=encoder.1.self.head1:z,decoder.0.cross.head2:m&pair=540,618,590,618&values=3,2,1")
     shows_the_state(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="Save this page as it is").click()
-    download.value.save_as(page_file.parent / "copy.html")
-    shows_the_state(visit(file=page_file.parent / "copy.html"))
+    download.value.save_as(tmp_path / "copy.html")
+    shows_the_state(visit(file=tmp_path / "copy.html"))
 
 
 def test_exports_are_whole_files(visit, tmp_path):
