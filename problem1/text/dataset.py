@@ -121,25 +121,21 @@ def load(path: Path) -> Pairs:
     rows = read_json(path, hint)
     if not isinstance(rows, list) or not rows:
         raise UserError(f"{path} must hold a list of at least one row: {hint}")
-    pairs = []
-    for number, row in enumerate(rows, 1):
-        complaint = _complaint(row)
-        if complaint:
-            raise UserError(f"{path}, row {number}: {complaint}; {hint}")
-        pairs.append(ROW.fullmatch(row["input"]).groups())
-    return pairs
+    return [_pair(row, f"{path}, row {number}", hint) for number, row in enumerate(rows, 1)]
 
 
-def _complaint(row) -> str | None:
-    if not isinstance(row, dict) or not isinstance(row.get("input"), str) or not isinstance(row.get("target"), str):
-        return 'not of the form {"input": "12 + 3 = ", "target": "15"}'
-    if len(row["input"]) > MAX_CHARACTERS:
-        return f'"input" has {len(row["input"])} characters, more than {MAX_CHARACTERS}'
-    match = ROW.fullmatch(row["input"])
-    if not match:
-        return f'"input" is {row["input"]!r}, not two whole numbers as in "12 + 3 = "'
-    right = right_answer(match.groups())
-    return None if row["target"] == right else f'"target" is {row["target"]!r}, but the sum is {right}'
+def _pair(row, where: str, hint: str) -> tuple[str, str]:
+    if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("input", "target")):
+        complaint = 'not of the form {"input": "12 + 3 = ", "target": "15"}'
+    elif len(row["input"]) > MAX_CHARACTERS:
+        complaint = f'"input" has {len(row["input"])} characters, more than {MAX_CHARACTERS}'
+    elif not (match := ROW.fullmatch(row["input"])):
+        complaint = f'"input" is {row["input"]!r}, not two whole numbers as in "12 + 3 = "'
+    elif row["target"] != (right := right_answer(match.groups())):
+        complaint = f'"target" is {row["target"]!r}, but the sum is {right}'
+    else:
+        return match.groups()
+    raise UserError(f"{where}: {complaint}; {hint}")
 
 
 # --- rows as tensors ---------------------------------------------------------------------------------------------
