@@ -18,17 +18,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import measure
 from lab import device
-from lab.files import UserError, versions, write_json, write_text
+from lab.files import versions, write_block, write_json
 from lab.settings import parse, run, setting
 
 HERE = Path(__file__).resolve().parent
-BEGIN, END = "<!-- measured by make bench -->", "<!-- end of what was measured -->"
+BLOCK = "measured: make bench"  # of benchmarks/README.md
 
 
 @dataclass(frozen=True)
 class Settings:
-    rounds: int = setting(40, "rounds of a comparison; cost takes a tenth", minimum=2)
-    output: Path = setting(HERE / "results.json", "the results; a README.md beside it gets the tables", metavar="FILE")
+    rounds: int = setting(40, "rounds of a comparison; cost takes a tenth", minimum=20)
 
 
 def main(settings: Settings) -> None:
@@ -37,42 +36,33 @@ def main(settings: Settings) -> None:
     named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
     results = {"processor": named[1] if named else platform.processor(), "cores": os.cpu_count()}
     results |= {"versions": versions(), "steps": measure.steps(settings.rounds), "training": measure.training()}
-    results["cost"] = measure.cost(max(2, settings.rounds // 10))
-    write_json(settings.output, results)
+    results["cost"] = measure.cost(settings.rounds // 10)
+    write_json(HERE / "results.json", results)
+    write_block(HERE / "README.md", BLOCK, tables(results))
     print(tables(results))
-    readme = settings.output.with_name("README.md")
-    if readme.exists():
-        write_text(readme, with_tables(readme.read_text(), tables(results)))
 
 
 def tables(results: dict) -> str:
     names = ("ours", "torch.nn", "ours, compiled", "torch.nn, compiled")
     steps = [[what, *(timing(found.get(name)) for name in names)] for what, found in results["steps"].items()]
-    trainings = [
-        [
-            f"{found['recipe']}, seed {found['seed']}",
-            seconds(found["to_validation"]),
-            seconds(found["to_exact"]),
-            f"{seconds(found['seconds'])}, {found['epochs']} epochs",
-            f"{found['errors']:,}",
-            f"{found['pairs_a_second']:,.0f}",
-        ]
-        for found in results["training"]
-    ]
-    costs = []
+    trainings, costs = [], []
+    for found in results["training"]:
+        times = [seconds(found[name]) for name in ("to_validation", "to_exact", "seconds")]
+        times[-1] += f", {found['epochs']} epochs"
+        verified = f"{found['errors']:,}", f"{found['pairs_a_second']:,.0f}"
+        trainings.append([f"{found['recipe']}, seed {found['seed']}", *times, *verified])
     for what, found in results["cost"].items():
         ends = [f"{point['median_ms']:,.1f} at {point['size']:,}" for point in found["points"]]
         costs.append([what, ends[0], ends[-1], f"{found['exponent']:.2f}"])
     recipe = ("100% of validation", "exact on all 810,000", "ended", "wrong of 810,000", "pairs a second")
-    return "\n\n".join(
-        [
-            f"{results['processor']}, one thread, torch {results['versions']['torch']}; medians, whose spread is in "
-            "results.json.",
-            markdown("milliseconds, and times as long as ours", *names, rows=steps),
-            markdown("training", *recipe, rows=trainings),
-            markdown("cost in milliseconds against", "smallest", "largest", "exponent", rows=costs),
-        ]
-    )
+    where = f"{results['processor']}, one thread, torch {results['versions']['torch']}"
+    parts = [
+        f"{where}; medians, whose spread is in results.json.",
+        markdown("milliseconds, and times as long as ours", *names, rows=steps),
+        markdown("training", *recipe, rows=trainings),
+        markdown("cost in milliseconds against", "smallest", "largest", "exponent", rows=costs),
+    ]
+    return "\n\n".join(parts)
 
 
 def timing(found: dict | None) -> str:
@@ -87,13 +77,6 @@ def seconds(value: float | None) -> str:
 
 def markdown(*head: str, rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
-
-
-def with_tables(readme: str, text: str) -> str:
-    """The README with `text` between its two marks."""
-    if not 0 <= readme.find(BEGIN) < readme.find(END):
-        raise UserError(f"benchmarks/README.md lacks the lines {BEGIN} and {END}: put both where the tables belong.")
-    return f"{readme[: readme.find(BEGIN)]}{BEGIN}\n\n{text}\n\n{readme[readme.find(END) :]}"
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
             meant = next((stated[keys[:end]] for end in range(len(keys), -1, -1) if keys[:end] in stated), lengths)
             if pair is not None and math.isfinite(pair) and sizes[keys[:-1]] == 2 and keys[-1] == 1:
                 at.append(int(pair))
-            elif not isinstance(keys[-2], int) and sizes[keys[:-1]] == len(meant):
+            elif not isinstance(keys[-2], int) and sizes[keys[:-1]] == len(meant) > keys[-1]:
                 at.append(meant[keys[-1]])
                 if meant is lengths:
                     notes[f"lists without lengths were read as {', '.join(map(str, lengths))}"] = True

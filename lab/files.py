@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import platform
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -56,6 +57,12 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value) -> None:
     """Indented JSON with lists of numbers on one line. NaN is refused, because JSON has none."""
     write_text(path, _pretty(value) + "\n")
+
+
+def write_block(path: Path, name: str, text: str) -> None:
+    """Put `text` between the lines <!-- name --> and <!-- end of name --> of a Markdown file."""
+    marks = re.compile(rf"(<!-- {name} -->\n).*(<!-- end of {name} -->)", re.DOTALL)
+    write_text(path, marks.sub(lambda found: f"{found[1]}{text}\n{found[2]}", path.read_text(encoding="utf-8")))
 
 
 def _pretty(value, indent: str = "") -> str:

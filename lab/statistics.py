@@ -1,7 +1,6 @@
-"""Intervals, how far a measured share or mean may be from the true one; and the exponent of a curve."""
+"""Intervals, how far a measured share or mean may be from the true one; and logit margins."""
 
 import math
-import statistics
 
 import torch
 from torch import Tensor
@@ -32,14 +31,6 @@ def bootstrap(samples: Tensor, resamples: int = 1000, seed: int = 0) -> tuple[Te
     means = (weights @ flat / count).reshape(resamples, *samples.shape[1:])
     low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=torch.double), dim=0)
     return low, high
-
-
-def slope(points: list[tuple[float, float]]) -> float | None:
-    """The exponent k of y ~ x^k: least squares on logarithmic axes. None where it cannot be fitted."""
-    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
-    if len({x for x, _ in logs}) < 2:
-        return None
-    return statistics.linear_regression(*zip(*logs, strict=True)).slope
 
 
 def proportion(hits: Tensor) -> dict:

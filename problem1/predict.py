@@ -24,10 +24,9 @@ from lab.statistics import margins
 from problem1 import trained
 from problem1.dataset import START, SYMBOLS, decoder_inputs
 from problem1.generate_data import PLUS
-from problem1.text import calculator
 from problem1.text import trained as text
-from problem1.text.calculator import Prediction, is_right
 from problem1.text.dataset import right_answer
+from problem1.text.trained import Prediction
 
 HERE = Path(__file__).resolve().parent
 MODELS = {"digits": HERE / "results" / "best_model.pth", "text": text.MODEL}
@@ -73,7 +72,7 @@ def predict(pair: tuple[str, str], path: Path) -> Prediction:
     try:
         checkpoint.load(path, trained.KIND)
     except UserError:
-        return calculator.load(path).predict([pair])[0]  # says what is wrong if the file is of neither kind
+        return text.predict(text.load_model(path)[0], [pair])[0]  # says what is wrong if the file is of neither kind
     return predict_digits(pair, path)
 
 
@@ -102,7 +101,7 @@ def report(pair: tuple[str, str], prediction: Prediction) -> str:
     listed = [f"{digits[index]} ({names[index]}) {by_digit[index]:.1f}" for index in smallest]
     return (
         f"{pair[0]} + {pair[1]} = {prediction.text}\n"
-        f"{'right' if is_right(pair, prediction) else f'wrong: it is {right_answer(pair)}'}\n"
+        f"{'right' if prediction.is_right(pair) else f'wrong: it is {right_answer(pair)}'}\n"
         f"smallest logit margins (a digit's logit above the next best): {', '.join(listed) or 'none'}"
     )
 

@@ -17,24 +17,12 @@ sys.path.insert(0, str(ROOT))
 from lab.files import UserError, write_bytes
 from lab.settings import parse, run, setting
 
-HERE = Path(__file__).resolve().parent
-# Which target of the Makefile makes what; the first that fits.
-TARGETS = {
-    "problem1/results/robustness.json": "make seeds",
-    "problem1/results/text/sizes.json": "make seeds",
-    "problem1/results/text/scaling.json": "make seeds",
-    "problem1/results/text/": "make text",
-    "problem1/": "make problem1",
-    "problem2/results/study/": "make study",
-    "problem2/": "make problem2",
-    "report/": "make contradictions",
-}
+SOURCE = ROOT / "report/report.typ"
 
 
 @dataclass(frozen=True)
 class Settings:
-    source: Path = setting(HERE / "report.typ", "the report's text", metavar="FILE")
-    output: Path = setting(HERE / "report.pdf", "the report", metavar="FILE")
+    output: Path = setting(SOURCE.with_suffix(".pdf"), "the report", metavar="FILE")
     strict: bool = setting(False, "stop at a sentence that the results do not bear out")
 
 
@@ -48,16 +36,15 @@ def main(settings: Settings) -> None:
         import typst
     except ImportError:
         raise UserError("typst is not installed: pip install -r requirements-dev.txt, or run `make report`.") from None
-    names = results_read(settings.source)
+    names = results_read(SOURCE)
     for name in names:
         if not (ROOT / name).is_file():
-            command = next(command for part, command in TARGETS.items() if name.startswith(part))
-            raise UserError(f"{name}, which the report reads, does not exist: run `{command}`.")
+            raise UserError(f"{name}, which the report reads, does not exist: `make help` says what makes it.")
     inputs = {"strict": "yes"} if settings.strict else {}
     try:
-        pdf = typst.compile(str(settings.source), root=str(ROOT), sys_inputs=inputs)
+        pdf = typst.compile(str(SOURCE), root=str(ROOT), sys_inputs=inputs)
     except (RuntimeError, typst.TypstError) as error:
-        raise UserError(f"{settings.source} cannot be typeset ({' '.join(str(error).split())}).") from None
+        raise UserError(f"{SOURCE} cannot be typeset ({' '.join(str(error).split())}).") from None
     write_bytes(settings.output, pdf)
     print(f"{settings.output}: built from {len(names)} results")
 

@@ -14,6 +14,7 @@ Writes contradictions.json. Faulty trainings that are finished are kept in runs/
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -26,9 +27,7 @@ import problem2.dataset
 from lab import device, jobs
 from lab.files import read_json, versions, write_json
 from lab.settings import parse, run, setting
-from lab.training import data_digest
 from problem1.trained import load_model
-from problem2 import training
 from report import mistakes
 
 HERE = Path(__file__).resolve().parent
@@ -40,8 +39,7 @@ LEARNS, FAILS = 0.95, 0.6  # test accuracy at least, at most
 
 @dataclass(frozen=True)
 class Settings:
-    output_dir: Path = setting(HERE, "folder of contradictions.json", metavar="DIR")
-    work_dir: Path = setting(HERE / "runs", "folder of the faulty trainings", metavar="DIR")
+    output_dir: Path = setting(HERE, "folder of contradictions.json and, in runs/, the faulty trainings", metavar="DIR")
 
 
 # --- the table ---------------------------------------------------------------------------------------------------
@@ -164,28 +162,25 @@ def heads_by_seed() -> dict:
     return found
 
 
-def faulty_trainings(work_dir: Path, sums: dict) -> dict:
+def faulty_trainings(folder: Path, sums: dict) -> dict:
     """Side by side: two for problem 1, and for problem 2 two schemes with each mistake. Beside the mistake each has the
     configuration of the sound run."""
-    rows, work = problem2.dataset.load_or_generate(), {}
-    config = log_of("problem1/results")["config"]
-    config |= {"data": data_digest(mistakes.given_first_task(sums, None, 0.0))}
+    rows, made = problem2.dataset.load_or_generate(), []
+
+    def add(name: str, function: Callable, part: dict, sound: str, **mistake) -> None:
+        settings, paths = {"config": log_of(sound)["config"]} | mistake, {"rows": part, "folder": folder / name}
+        made.append(jobs.Job(name, function, settings, folder / name / "measured.json", paths))
+
     for name, ignored in (("first_digit_given", None), ("first_digit_given_and_0_ignored", 0)):
-        work[name] = mistakes.train_given_first, {"config": config, "ignored": ignored}, sums
+        add(name, mistakes.train_given_first, sums, "problem1/results", ignored=ignored)
     for mistake, scheme in product(mistakes.MISTAKES_IN_SORTING, SCHEMES):
-        config = log_of(f"problem2/results/{scheme}")["config"]
-        config |= {"data": data_digest(training.make_task(config, rows))}
-        work[f"{mistake}/{scheme}"] = mistakes.train_sorting, {"config": config, "mistake": mistake}, rows
-    made = []
-    for name, (function, values, part) in work.items():
-        folder = work_dir / name
-        made.append(jobs.Job(name, function, values, folder / "measured.json", {"rows": part, "folder": folder}))
-    numbers = dict(zip(work, jobs.run(made), strict=True))
+        add(f"{mistake}/{scheme}", mistakes.train_sorting, rows, f"problem2/results/{scheme}", mistake=mistake)
+    numbers = {job.name: found for job, found in zip(made, jobs.run(made), strict=True)}
     stuck = {m: {scheme: numbers.pop(f"{m}/{scheme}") for scheme in SCHEMES} for m in mistakes.MISTAKES_IN_SORTING}
     return numbers | {"never_learns": stuck}
 
 
-def measure(settings: Settings) -> dict:
+def measure(folder: Path) -> dict:
     """Every mistake made and measured; first what may be missing."""
     sums = problem1.dataset.load_or_generate()
     model, _ = load_model(ROOT / "problem1/results/best_model.pth")
@@ -199,13 +194,13 @@ def measure(settings: Settings) -> dict:
         "predicted": mistakes.predicted(sums["test"], problem2.dataset.DEFAULT),
         "heads_by_seed": heads_by_seed(),
         "ablation_by_axis": mistakes.ablation_by_axis(model, sums["test"]),
-        **faulty_trainings(settings.work_dir, sums),
+        **faulty_trainings(folder, sums),
     }
 
 
 def main(settings: Settings) -> None:
     device.start("cpu")
-    found, path = measure(settings), settings.output_dir / "contradictions.json"
+    found, path = measure(settings.output_dir / "runs"), settings.output_dir / "contradictions.json"
     found |= {"table": table(found), "versions": versions()}
     write_json(path, found)
     for row in found["table"]:

@@ -3,19 +3,17 @@
 python report/key_numbers.py
 """
 
-import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lab.files import UserError, read_bytes, read_json, write_text
+from lab.files import UserError, read_json, write_block
 from lab.hooks import short_name
-from lab.settings import parse, run, setting
+from lab.settings import run
 
-BLOCK = "answers: make readme"
+README, BLOCK = ROOT / "README.md", "answers: make readme"
 POINT = 0.01
 SHARP = 0.8  # of the attention, as in the report
 FILES = {
@@ -65,11 +63,6 @@ random and {longer_hard:,} hard pairs each | {robustness} | [report](report/repo
 | Why do published solutions disagree? | for {sufficient} of {claims} published claims we found a cause that \
 suffices | {contradictions} | [report](report/report.pdf) |
 """
-
-
-@dataclass(frozen=True)
-class Settings:
-    readme: Path = setting(ROOT / "README.md", "the file that shows them", metavar="FILE")
 
 
 def answers() -> str:
@@ -133,18 +126,12 @@ def cell(score: dict) -> str:
     return percent(score["accuracy"]) + " †" * score["collapsed"]
 
 
-def main(settings: Settings) -> None:
-    """Write the answers between their marks."""
-    text = read_bytes(settings.readme, "name the README with --readme.").decode()
+def main() -> None:
     try:
-        block = answers()
+        write_block(README, BLOCK, answers())
     except (KeyError, TypeError, ValueError):
         raise UserError("results are incomplete, or of models that cannot add: run `make` and `make seeds`.") from None
-    between = re.compile(rf"(<!-- {BLOCK} -->\n).*(<!-- end of {BLOCK} -->)", re.DOTALL)
-    if not between.search(text):
-        raise UserError(f"{settings.readme} has no lines <!-- {BLOCK} --> and <!-- end of {BLOCK} -->: put them back.")
-    write_text(settings.readme, between.sub(lambda marks: f"{marks[1]}{block}\n{marks[2]}", text))
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    run(main)

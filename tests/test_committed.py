@@ -12,10 +12,10 @@ from problem1.analysis.exhaustive import verify
 from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import START, Sums, score
 from problem1.generate_data import make_rows
-from problem1.text.calculator import Calculator
 from problem1.text.dataset import draw_pairs
 from problem1.text.proof import run as prove
 from problem1.text.trained import load_model as load_text_model
+from problem1.text.trained import predict
 from problem1.trained import load_model
 from tests.conftest import ROOT
 
@@ -63,8 +63,7 @@ def test_the_text_model_is_proven_again():
     assert found["local_contexts"] == committed["local_contexts"]
     assert found["smallest_margin"] == pytest.approx(committed["smallest_margin"], abs=1e-2)
     pairs = draw_pairs({"test": 50}, 7, max_digits=60)["test"]
-    sums = Calculator(model).add_many([(int(a), int(b)) for a, b in pairs])
-    assert sums == [int(a) + int(b) for a, b in pairs]
+    assert [int(found.text) for found in predict(model, pairs)] == [int(a) + int(b) for a, b in pairs]
 
 
 def test_no_committed_result_holds_what_differs_from_run_to_run():

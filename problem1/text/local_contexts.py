@@ -1,11 +1,12 @@
 """All that one step of a sum can look like to the place-value model: every local context, with a sum that contains it.
 
-Sums are grown from the units upwards. How a sum goes on depends on its last position and the carry alone, so all
-positions that can occur are soon found, and with them all local contexts: a position, and what stands above it.
+Sums are grown from the units upwards. How a sum goes on depends on its highest digits, the symbol written last and the
+carry alone, so all local contexts are soon found.
 """
 
 from collections import deque
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -32,50 +33,28 @@ class LocalContext(NamedTuple):
         return f"digits [{a}] and [{b}], below these [{a_below}] and [{b_below}], written last [{before}] [{last}]"
 
 
-class Position(NamedTuple):
-    """One position of a sum, with what decides how the sum goes on."""
-
-    a: int
-    b: int
-    last: int  # symbol of the answer one position below
-    carry: int  # that comes in
-
-    def symbol(self) -> tuple[int, int]:
-        """The right symbol here, and the carry that goes out."""
-        if self.a == self.b == BLANK:
-            return (self.carry, 0) if self.carry else (END, 0)
-        total = self.carry + sum(digit for digit in (self.a, self.b) if digit != BLANK)
-        return total % 10, total // 10
-
-    def above(self, digit: int, digits: tuple[int, ...]) -> tuple[int, ...]:
-        """What may stand above `digit` of an operand: a number ends for good, and begins with 0 only if it is 0."""
-        if digit == BLANK:
-            return (BLANK,)
-        may_end = digit != 0 or self.last == START
-        return (*digits, BLANK) if may_end else digits
-
-
 @lru_cache(maxsize=2)
 def every_local_context(digits: tuple[int, ...] = DIGITS) -> dict[LocalContext, tuple[str, str]]:
     """Each local context of sums of numbers with these digits (1 must be one), with a shortest sum that has it."""
     found: dict[LocalContext, tuple[str, str]] = {}
-    seen: set[Position] = set()
+    seen = set()
     nothing = (ABSENT, ABSENT, START, ABSENT)
-    queue = deque((Position(a, b, START, 0), LocalContext(a, b, *nothing), ("", "")) for a in digits for b in digits)
+    queue = deque((LocalContext(a, b, *nothing), 0, ("", "")) for a in digits for b in digits)
     while queue:
-        position, context, below = queue.popleft()
-        sides = zip(position[:2], below, strict=True)
-        numbers = [text if digit == BLANK else f"{digit}{text}" for digit, text in sides]
+        context, carry, below = queue.popleft()  # the carry that comes in, and both numbers so far
+        a, b, _, _, last, _ = context
+        numbers = [text if digit == BLANK else f"{digit}{text}" for digit, text in zip((a, b), below, strict=True)]
         if context not in found:  # with a 1 on top of what would be a leading zero
             found[context] = tuple("1" + text if len(text) > 1 and text[0] == "0" else text for text in numbers)
-        symbol, carry = position.symbol()
-        if symbol == END or position in seen:
+        ended = a == b == BLANK and carry == 0
+        if ended or (a, b, last, carry) in seen:
             continue
-        seen.add(position)
-        for a in position.above(position.a, digits):
-            for b in position.above(position.b, digits):
-                context = LocalContext(a, b, position.a, position.b, symbol, position.last)
-                queue.append((Position(a, b, symbol, carry), context, numbers))
+        seen.add((a, b, last, carry))
+        carry, symbol = divmod(carry + sum(digit for digit in (a, b) if digit != BLANK), 10)
+        # A number ends for good, and begins with 0 only if it is 0.
+        above = [(BLANK,) if d == BLANK else (*digits, BLANK) if d or last == START else digits for d in (a, b)]
+        for pair in product(*above):
+            queue.append((LocalContext(*pair, a, b, symbol, last), carry, numbers))
     return found
 
 

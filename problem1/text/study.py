@@ -48,20 +48,17 @@ class Settings:
 
 def all_runs(settings: Settings) -> list[jobs.Job]:
     """Every run, the quick and important ones first."""
-    out = []
-
-    def add(group: str, seed: int, changed: dict) -> None:
-        folder = settings.output_dir / "seeds" / f"{group}-seed{seed}".replace(", ", "-")
-        values = {"flags": DEFAULTS | changed | {"seed": seed}}
-        paths = {"folder": folder, "data_dir": DEFAULT}
-        out.append(jobs.Job(f"{group}, seed {seed}", train_and_prove, values, folder / "measured.json", paths))
-
-    for seed in range(settings.seeds):
-        add("place_value", seed, {})
+    runs = [("place_value", seed, {}) for seed in range(settings.seeds)]
     for seed in range(settings.other_seeds):
         for size in SIZES:
-            add(f"place_value, {', '.join(map(str, size))}", seed, dict(zip(SIZE, size, strict=True)) | SMALL)
-    return out
+            changed = dict(zip(SIZE, size, strict=True)) | SMALL
+            runs.append((f"place_value, {', '.join(map(str, size))}", seed, changed))
+    made = []
+    for name, seed, changed in runs:
+        folder = settings.output_dir / "seeds" / f"{name}-seed{seed}".replace(", ", "-")
+        values, paths = {"flags": DEFAULTS | changed | {"seed": seed}}, {"folder": folder, "data_dir": DEFAULT}
+        made.append(jobs.Job(f"{name}, seed {seed}", train_and_prove, values, folder / "measured.json", paths))
+    return made
 
 
 def train_and_prove(flags: dict, folder: Path, data_dir: Path) -> dict:
@@ -84,10 +81,9 @@ def by_size(runs: dict[str, dict]) -> list[dict]:
     out = []
     for measured in runs.values():
         flags, found = measured["settings"]["flags"], measured["proof"]
-        about = {name: flags[name] for name in (*SIZE, *SMALL, "seed")} | {"parameters": measured["parameters"]}
-        names = {"local_contexts": "local_contexts", "wrong_local_contexts": "failures"}
-        names |= {name: name for name in ("smallest_margin", "proven", "proven_in_float32")}
-        out.append(about | {name: found[source] for name, source in names.items()})
+        size = {name: flags[name] for name in (*SIZE, *SMALL, "seed")} | {"parameters": measured["parameters"]}
+        size |= {"local_contexts": found["local_contexts"], "wrong_local_contexts": found["failures"]}
+        out.append(size | {name: found[name] for name in ("smallest_margin", "proven", "proven_in_float32")})
     return sorted(out, key=lambda run: -run["parameters"])
 
 

@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from lab import checkpoint, device
@@ -38,23 +39,21 @@ from problem2 import trained as sorting_trained
 from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucket
 
 HERE = Path(__file__).resolve().parent
+RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
 PARTS = ("ui", "add", "carry", "length", "sorted", "main")  # scripts after the engine, in this order
-MOST_BYTES = 3_000_000
 ROWS = 1000  # of the test rows, on which the page measures accuracy with heads off
 LENGTHS = generate_data.COURSE_LENGTHS
 IN_PAGE = [*(f"course/{scheme}" for scheme in SCHEMES), "strict/window"]  # of the strict protocol only one is committed
 FIGURES = {  # for readers whose browser runs no scripts
-    "problem1/results/head_analysis/head_importance.png": "Which heads matter: accuracy with one head switched off",
-    "problem1/results/carry/patching_heads.png": "Which heads bring the carry: activation patching",
-    "problem1/results/text/proof.png": "Addition at every length: the logit margins of all local contexts",
-    "problem2/results/extrapolation/extrapolation_curves.png": "Sorted or not: accuracy at longer lengths",
+    RESULTS1 / "head_analysis/head_importance.png": "Which heads matter: accuracy with one head switched off",
+    RESULTS1 / "carry/patching_heads.png": "Which heads bring the carry: activation patching",
+    RESULTS1 / "text/proof.png": "Addition at every length: the logit margins of all local contexts",
+    RESULTS2 / "extrapolation/extrapolation_curves.png": "Sorted or not: accuracy at longer lengths",
 }
 
 
 @dataclass(frozen=True)
 class Settings:
-    results1: Path = setting(ROOT / "problem1/results", "results of problem 1", metavar="DIR")
-    results2: Path = setting(ROOT / "problem2/results", "results of problem 2", metavar="DIR")
     output: Path = setting(ROOT / "report/explorer.html", "the page", metavar="FILE")
 
 
@@ -86,19 +85,19 @@ def rounded(weights: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
     return texts, values
 
 
-def addition_model(folder: Path) -> tuple[dict, torch.nn.Module]:
-    model, settings = addition_trained.load_model(folder / "best_model.pth")
+def addition_model() -> tuple[dict, torch.nn.Module]:
+    model, settings = addition_trained.load_model(RESULTS1 / "best_model.pth")
     return {"kind": "addition", "settings": settings, "tensors": exact(model.state_dict())}, model
 
 
-def text_model(folder: Path) -> dict:
-    path = folder / "text/best_model.pth"
-    model, settings = text_trained.load_model(path)
+def text_model() -> dict:
+    model, settings = text_trained.load_model(text_trained.MODEL)
     return {"kind": "text", "settings": settings, "tensors": exact(model.state_dict())}
 
 
-def sorting_model(path: Path) -> tuple[dict, torch.nn.Module]:
+def sorting_model(name: str) -> tuple[dict, torch.nn.Module]:
     """The model with rounded weights, as text and to be evaluated."""
+    path = RESULTS2 / name.removeprefix("course/") / "best_model.pth"
     content = checkpoint.load(path, sorting_trained.KIND)
     settings = content["settings"]
     if settings["encoding"] == "randomized_learned":  # evaluation uses the rows of the span alone
@@ -127,11 +126,12 @@ def results(path: Path) -> dict:
     return read_json(path, "run `make`.")
 
 
-def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
+def facts_of_addition(model: torch.nn.Module) -> dict:
     """What the panels Add and Carry say, and the rows that the page measures accuracy on."""
-    verification = results(folder / "verification.json")
-    ablation = results(folder / "head_analysis/ablation_results.json")
-    greedy = results(folder / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
+    verification = results(RESULTS1 / "verification.json")
+    ablation = results(RESULTS1 / "head_analysis/ablation_results.json")
+    greedy = results(RESULTS1 / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
+    groups = results(RESULTS1 / "carry/patching.json")["groups"]
     rows = addition.load_or_generate()["test"]
     if 2 * rows.num_digits + 2 != len(model.position.table):
         raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
@@ -148,22 +148,19 @@ def facts_of_addition(folder: Path, model: torch.nn.Module) -> dict:
             for head in model.head_names()
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
-        "program": results(folder / "carry/program.json")["lines"],
-        "groups": [carry_group(group) for group in results(folder / "carry/patching.json")["groups"] if group["pairs"]],
+        "program": results(RESULTS1 / "carry/program.json")["lines"],
+        "groups": [carry_group(group) for group in groups if group["pairs"]],
     }
 
 
 def carry_group(group: dict) -> dict:
     found = group["minimal_sets"]["decoder cross"]
+    circuit = {key: found[key] for key in ("heads", "sufficiency")}
     return {
         **{key: group[key] for key in ("name", "target", "digit", "nines", "pairs")},
         "example": [re.findall(r"\d+", text)[:2] for text in group["example"]],
         "moved": {head: round(entry["logit_difference"], 4) for head, entry in group["heads"].items()},
-        "circuit": {
-            "heads": found["heads"],
-            "sufficiency": found["sufficiency"],
-            "complement": found["complement_patched"],
-        },
+        "circuit": circuit | {"complement": found["complement_patched"]},
     }
 
 
@@ -178,26 +175,23 @@ def weights_digest(tensors: dict) -> str:
     return hashlib.sha256(json.dumps(tensors, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def facts_of_text(folder: Path) -> dict:
-    proof = results(folder / "text/proof.json")
+def facts_of_text() -> dict:
+    proof = results(RESULTS1 / "text/proof.json")
     names = ("proven", "local_contexts", "failures", "smallest_margin", "fingerprint", "rounding")
     return {name: proof[name] for name in names}
 
 
-def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
+def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
     """Accuracy at each length: committed, for both protocols; and of the rounded models, evaluated here."""
     committed = {}
-    for protocol, within in (("course", folder), ("strict", folder / "strict")):
+    for protocol, within in (("course", RESULTS2), ("strict", RESULTS2 / "strict")):
         for scheme in SCHEMES:
-            path = within / scheme / "measured.json"
-            if path.is_file():
-                sets = results(path)["sets"]
-                committed[f"{protocol}/{scheme}"] = {name: entry["accuracy"] for name, entry in sets.items()}
-    test = sorting.load_or_generate()["test"]
-    rows = {"test": test} | {
-        f"extrapolation/{n}": sorting.to_rows([row["sequence"] for row in generate_data.test_set("extrapolation", n)])
-        for n in LENGTHS
-    }
+            sets = results(within / scheme / "measured.json")["sets"]
+            committed[f"{protocol}/{scheme}"] = {name: entry["accuracy"] for name, entry in sets.items()}
+    rows = {"test": sorting.load_or_generate()["test"]}
+    for n in LENGTHS:
+        made = generate_data.test_set("extrapolation", n)
+        rows[f"extrapolation/{n}"] = sorting.to_rows([row["sequence"] for row in made])
     again = {
         name: {key: evaluate(model, (part.sequences, part.labels), sorting.score, 25)[1] for key, part in rows.items()}
         for name, (_, model) in models.items()
@@ -210,12 +204,7 @@ def facts_of_sorting(folder: Path, models: dict[str, tuple[dict, torch.nn.Module
 
 def small_figure(path: Path, width: int = 480) -> str:
     """A figure as a data address, small enough for a page that shows it only where no script runs."""
-    from PIL import Image
-
-    try:
-        image = Image.open(path).convert("L")
-    except OSError:
-        raise UserError(f"{path} cannot be read as a picture: run `make`.") from None
+    image = Image.open(path).convert("L")
     image = image.resize((width, round(image.height * width / image.width)), Image.LANCZOS).quantize(6)
     buffer = io.BytesIO()
     image.save(buffer, "PNG", optimize=True)
@@ -231,17 +220,15 @@ def source(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-def page(settings: Settings) -> str:
-    digits, model = addition_model(settings.results1)
-    paths = {name: settings.results2 / name.removeprefix("course/") / "best_model.pth" for name in IN_PAGE}
-    classifiers = {name: sorting_model(path) for name, path in paths.items()}
-    models = {"addition": digits, "text": text_model(settings.results1)}
-    models |= {name: text for name, (text, _) in classifiers.items()}
+def page() -> str:
+    digits, model = addition_model()
+    classifiers = {name: sorting_model(name) for name in IN_PAGE}
+    models = {"addition": digits, "text": text_model()} | {name: text for name, (text, _) in classifiers.items()}
     facts = {
-        "addition": facts_of_addition(settings.results1, model),
-        "text": facts_of_text(settings.results1),
+        "addition": facts_of_addition(model),
+        "text": facts_of_text(),
         "every_sum": facts_of_engine(digits),
-        "sorting": facts_of_sorting(settings.results2, classifiers),
+        "sorting": facts_of_sorting(classifiers),
     }
     fields = {
         "style": source("style.css"),
@@ -251,8 +238,8 @@ def page(settings: Settings) -> str:
         "models": as_script(models),
         "facts": as_script(facts),
         "figures": "\n".join(
-            f'<figure><img alt="{text}" src="{small_figure(ROOT / name)}"><figcaption>{text}</figcaption></figure>'
-            for name, text in FIGURES.items()
+            f'<figure><img alt="{text}" src="{small_figure(path)}"><figcaption>{text}</figcaption></figure>'
+            for path, text in FIGURES.items()
         ),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], source("page.html"))
@@ -261,11 +248,9 @@ def page(settings: Settings) -> str:
 def main(settings: Settings) -> None:
     device.start("cpu")
     try:
-        content = page(settings).encode()
+        content = page().encode()
     except (KeyError, TypeError):
         raise UserError("results are incomplete, or of models that cannot add: run `make`.") from None
-    if len(content) > MOST_BYTES:
-        raise UserError(f"the page would have {len(content):,} bytes, more than {MOST_BYTES:,}.")
     write_bytes(settings.output, content)
     print(f"{settings.output}: {len(content):,} bytes")
 

@@ -43,8 +43,6 @@ COUNT = """(model, from, to, low, high) => {
 
 @dataclass(frozen=True)
 class Settings:
-    results: Path = setting(build.ROOT / "problem1/results", "results of problem 1", metavar="DIR")
-    output: Path = setting(OUTPUT, "what was found", metavar="FILE")
     first: int | None = setting(None, "only sums whose first number is below this one", minimum=1)
 
 
@@ -53,7 +51,7 @@ def main(settings: Settings) -> None:
         from py_mini_racer import MiniRacer
     except ImportError:
         raise UserError("mini-racer is not installed: pip install -r requirements-dev.txt.") from None
-    packed = build.addition_model(settings.results)[0]
+    packed = build.addition_model()[0]
     digits = packed["settings"]["num_digits"]
     low, high = 10 ** (digits - 1), 10**digits - 1
     end = min(settings.first or high + 1, high + 1)
@@ -72,8 +70,8 @@ def main(settings: Settings) -> None:
         "smallest_margin": smallest,
         "weights": build.weights_digest(packed["tensors"]),
     }
-    write_json(settings.output, found)
-    print(f"{settings.output}: {pairs:,} sums, {errors:,} wrong, smallest logit margin {smallest:.3f}")
+    write_json(OUTPUT, found)
+    print(f"{OUTPUT}: {pairs:,} sums, {errors:,} wrong, smallest logit margin {smallest:.3f}")
 
 
 if __name__ == "__main__":

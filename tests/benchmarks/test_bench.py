@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks import bench, measure
 from benchmarks.baselines import ReferenceClassifier, ReferenceTransformer, RowDataset, usual_epoch
-from lab.files import UserError, read_json
+from lab.files import read_json, write_block
 from lab.training import evaluate
 from problem1.dataset import Sums, every_pair, score
 from problem1.model import Seq2SeqTransformer
@@ -27,12 +27,6 @@ def test_the_reference_model_of_problem_2_gives_our_outputs_with_padding():
     ours = SortingClassifier(d_ff=128).eval()
     (sequences,), _ = measure.sorting_rows(32)
     torch.testing.assert_close(ours(sequences), ReferenceClassifier(ours).eval()(sequences), atol=1e-5, rtol=1e-4)
-
-
-def test_models_that_differ_are_not_timed(monkeypatch):
-    monkeypatch.setattr(measure, "ReferenceTransformer", lambda ours: ReferenceTransformer(Seq2SeqTransformer(13)))
-    with pytest.raises(AssertionError, match="not close"):
-        measure.steps(2, compiled=False, rows_evaluated=4)
 
 
 def test_the_usual_recipe_learns_its_rows():
@@ -57,7 +51,7 @@ def test_what_is_measured_fills_the_tables(monkeypatch):
     sums = every_pair(3)
     some = torch.arange(0, len(sums), 20_000)
     monkeypatch.setattr(measure, "every_pair", lambda digits: Sums(sums.sources[some], sums.targets[some]))
-    small = ("--d-model", 16, "--d-ff", 16, "--num-heads", 2, "--num-layers", 1, "--epochs", 1)
+    small = {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_layers": 1, "epochs": 1}
     sizes = {what: several[:2] for what, several in measure.SIZES.items() if "text" not in what}
     steps, training = measure.steps(2, compiled=False, rows_evaluated=4), measure.training(1, 1, small)
     assert len(steps) == 4 and all({*timed} == {"ours", "torch.nn"} for timed in steps.values())
@@ -71,14 +65,8 @@ def test_what_is_measured_fills_the_tables(monkeypatch):
     assert "| a step | 2.0, 1.00x | 2.0, 1.00x | failed |  |" in text
 
 
-def test_the_committed_tables_are_those_of_the_committed_results():
-    text = bench.tables(read_json(bench.HERE / "results.json", ""))
-    readme = (bench.HERE / "README.md").read_text()
-    assert bench.with_tables(readme, text) == readme
-
-
-def test_tables_go_between_the_marks_of_the_readme_and_nothing_else_changes():
-    readme = f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n"
-    assert bench.with_tables(readme, "| new |") == f"before\n{bench.BEGIN}\n\n| new |\n\n{bench.END}\nafter\n"
-    with pytest.raises(UserError, match="lacks the lines"):
-        bench.with_tables("no marks", "text")
+def test_the_committed_tables_are_those_of_the_committed_results(tmp_path):
+    text = (bench.HERE / "README.md").read_text()
+    (tmp_path / "README.md").write_text(text.replace("| the usual one", ""))
+    write_block(tmp_path / "README.md", bench.BLOCK, bench.tables(read_json(bench.HERE / "results.json", "")))
+    assert (tmp_path / "README.md").read_text() == text

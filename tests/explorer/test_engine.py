@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.hooks import HeadHooks, replace, zero
@@ -18,14 +18,11 @@ from problem1.dataset import decoder_inputs
 from problem1.text import trained as text_trained
 from problem1.text.dataset import decoder_inputs as text_inputs
 from problem1.text.dataset import encode as encode_text
-from problem1.text.local_contexts import every_local_context
 from problem2 import trained as sorting_trained
 from report.explorer import build
-from tests.conftest import ROOT
 
 mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
 NEAR = 1e-9
-RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
 operands = st.integers(100, 999)
 
 
@@ -61,9 +58,8 @@ def decoded(tensor: dict) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def models(javascript):
     """Every model of the page in torch, with the page's weights; in double precision, position codes too."""
-    packed = {"digits": build.addition_model(RESULTS1)[0], "text": build.text_model(RESULTS1)}
-    for name in build.IN_PAGE:
-        packed[name] = build.sorting_model(RESULTS2 / name.removeprefix("course/") / "best_model.pth")[0]
+    packed = {"digits": build.addition_model()[0], "text": build.text_model()}
+    packed |= {name: build.sorting_model(name)[0] for name in build.IN_PAGE}
     rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": sorting_trained.build}
     torch.set_default_dtype(torch.float64)
     found = {}
@@ -108,38 +104,31 @@ return {logits: Array.from(logits.subarray(0, t.targets.length * m.digits.vocabu
 """
 
 
-@settings(max_examples=10)
-@given(st.lists(st.tuples(operands, operands), min_size=1, max_size=3))
-def test_addition_every_logit_pattern_and_output(javascript, models, pairs):
-    sums, hooks = sums_of(pairs, 3), HeadHooks()
-    expected = models["digits"](sums.sources, decoder_inputs(sums.targets), hooks=hooks)
-    found = javascript(RUN, {"pairs": pairs, "interventions": {}})
-    close(found["logits"], expected)
-    assert found["heads"] == models["digits"].head_names()
-    for head in found["heads"]:
-        close(found["patterns"][head], hooks.pattern(head))
-        close(found["outputs"][head], hooks.output(head))
-
-
 @settings(max_examples=20)
 @given(st.data())
-def test_addition_under_interventions(javascript, models, data):
-    """Zero, the same numbers for all sums (mean ablation), and another run's outputs at some positions (patching)."""
-    pairs = data.draw(st.lists(st.tuples(operands, operands), min_size=2, max_size=2))
-    heads = data.draw(st.lists(st.sampled_from(models["digits"].head_names()), min_size=1, max_size=6, unique=True))
+def test_addition_every_logit_pattern_and_output(javascript, models, data):
+    """Under no intervention or several: zero, the same numbers for all sums (mean ablation), and another run's outputs
+    at some positions (patching)."""
+    model, pairs = models["digits"], data.draw(st.lists(st.tuples(operands, operands), min_size=1, max_size=3))
+    heads = data.draw(st.lists(st.sampled_from(model.head_names()), max_size=6, unique=True))
     ours, theirs = {}, {}
     for head in heads:
         length = 7 if head.startswith("encoder") else 4
         generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
         kind = data.draw(st.sampled_from(["zero", "mean", "patch"]))
-        value = torch.randn(*((2,) if kind == "patch" else ()), length, 16, generator=generator)
+        value = torch.randn(*((len(pairs),) if kind == "patch" else ()), length, 16, generator=generator)
         positions = data.draw(st.lists(st.integers(0, length - 1), min_size=1, unique=True))
         ours[head] = {"zero": zero, "mean": replace(value), "patch": replace(value, positions)}[kind]
         theirs[head] = {"value": None if kind == "zero" else value.flatten().tolist()}
         theirs[head]["positions"] = positions if kind == "patch" else None
-    sums = sums_of(pairs, 3)
-    expected = models["digits"](sums.sources, decoder_inputs(sums.targets), hooks=HeadHooks(ours))
-    close(javascript(RUN, {"pairs": pairs, "interventions": theirs})["logits"], expected)
+    sums, hooks = sums_of(pairs, 3), HeadHooks(ours)
+    expected = model(sums.sources, decoder_inputs(sums.targets), hooks=hooks)
+    found = javascript(RUN, {"pairs": pairs, "interventions": theirs})
+    close(found["logits"], expected)
+    assert found["heads"] == model.head_names()
+    for head in found["heads"]:
+        close(found["patterns"][head], hooks.pattern(head))
+        close(found["outputs"][head], hooks.output(head))
 
 
 @settings(max_examples=10)
@@ -176,41 +165,26 @@ def test_text_every_step(javascript, models, a, b):
         close(step["logits"], logits)
 
 
-def test_text_local_contexts_are_those_of_the_proof(javascript):
-    found = javascript(
-        """const codes = []; Engine.everyLocalContext((a, b, c, d, e, f, s) =>
-        codes.push(((((f * 16 + e) * 16 + d) * 16 + c) * 16 + b) * 16 + a)); return codes"""
-    )
-    expected = [sum(s * 16**k for k, s in enumerate(context)) for context in every_local_context()]
-    assert sorted(found) == sorted(expected) and len(found) == len(set(found))
+def neighbours(pattern: torch.Tensor) -> torch.Tensor:
+    """The mean weight of the key before, the key itself and the key after."""
+    return torch.stack([pattern.diagonal(offset).mean() for offset in (-1, 0, 1)])
 
 
 @settings(max_examples=6)
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=40), st.booleans())
+@example([*range(100)] * 3, True)  # beyond tables and buckets
+@example([*range(100)] * 6, True)  # beyond the span of random positions
 def test_sorting_every_scheme(javascript, models, sequence, in_order):
     sequence = sorted(sequence) if in_order else sequence
+    tokens = torch.tensor([sequence])
     for name in build.IN_PAGE:
-        model = models[name]
-        tokens, hooks = torch.tensor([sequence]), HeadHooks()
-        votes = model.votes(tokens, hooks=hooks)[0]
+        hooks = HeadHooks()
+        votes = models[name].votes(tokens, hooks=hooks)[0]
         found = javascript(
             "const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}",
             {"name": name, "tokens": sequence},
         )
         close(found["votes"], votes[0])
-        close(found["logits"], model(tokens)[0])
-        for head, (before, here, after) in found["neighbours"].items():
-            pattern = hooks.pattern(head)[0]
-            close(before, pattern.diagonal(-1).mean())
-            close(here, pattern.diagonal().mean())
-            close(after, pattern.diagonal(1).mean())
-
-
-@pytest.mark.parametrize("length", [300, 600])
-def test_sorting_long_sequences(javascript, models, length):
-    """Beyond tables, buckets and the span of random positions."""
-    sequence = torch.randint(100, (length,), generator=torch.Generator().manual_seed(length)).sort().values.tolist()
-    for name in build.IN_PAGE:
-        model = models[name]
-        found = javascript("return m[input.name].run(input.tokens).logits", {"name": name, "tokens": sequence})
-        close(found, model(torch.tensor([sequence]))[0])
+        close(found["logits"], models[name](tokens)[0])
+        for head, weights in found["neighbours"].items():
+            close(weights, neighbours(hooks.pattern(head)[0]))

@@ -94,6 +94,7 @@ def test_any_bytes_in_place_of_any_file(sound, data):
 ODD_JSON = ["", "[" * 100_000, '{"a":' * 50_000, "1" * 10_000, "null", '"text"', "NaN", "\x00", "[1,", "{}{}", "[[]]"]
 ODD_JSON += ['{"train_loss": [1e999, -Infinity], "test_acc": 1' + "0" * 400 + "}", "\ufeff{}", "// only", "/*"]
 ODD_JSON += ['"' + "\\a" * 10**6, '"\\"' * 50_000, "/*/" * 50_000, ", " * 50_000]
+ODD_JSON += ['{"learned": [{}, 0.5, 0.5, 0.5, 0.5]}']
 
 
 @pytest.mark.parametrize("text", ODD_JSON, ids=lambda text: ascii(text[:9]))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.statistics import bootstrap, margins, proportion, slope, wilson
+from lab.statistics import bootstrap, margins, proportion, wilson
 
 
 def test_wilson_of_published_examples():
@@ -37,11 +37,6 @@ def test_bootstrap_agrees_with_the_normal_interval_and_has_a_seed():
 def test_bootstrap_of_equal_samples_has_no_width():
     low, high = bootstrap(torch.full((50,), 0.25))
     assert low.item() == high.item() == 0.25
-
-
-def test_slope_is_the_exponent():
-    assert slope([(x, 3 * x**1.7) for x in (2, 5, 11, 40)]) == pytest.approx(1.7)
-    assert slope([(2, 5.0)]) is None and slope([(2, 1.0), (4, 0.0)]) is None and slope([(2, 1.0), (2, 3.0)]) is None
 
 
 def test_a_proportion_and_its_interval():

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -14,27 +13,32 @@ pytest.importorskip("typst")
 
 
 @pytest.fixture
-def results(tmp_path, monkeypatch):
-    """A small repository with one result and a report that reads it."""
-    (tmp_path / "problem1/results").mkdir(parents=True)
-    (tmp_path / "problem1/results/numbers.json").write_text(json.dumps({"errors": 0}))
-    source = tmp_path / "report.typ"
-    source.write_text('#let it = json("/problem1/results/numbers.json")\nErrors: #it.errors')
+def typeset(tmp_path, monkeypatch):
+    """typeset("text", errors=0): the bytes of a report with this text, in a small repository with one result."""
     monkeypatch.setattr(build, "ROOT", tmp_path)
-    return build.Settings(source, tmp_path / "report.pdf")
+    monkeypatch.setattr(build, "SOURCE", tmp_path / "report.typ")
+    (tmp_path / "style.typ").write_text((ROOT / "report/style.typ").read_text())
+
+    def run(text: str, errors: int | None = 0, strict: bool = False) -> bytes:
+        if errors is not None:
+            (tmp_path / "numbers.json").write_text(json.dumps({"errors": errors}))
+        build.SOURCE.write_text('#import "style.typ": *\n#let found = json("/numbers.json")\n' + text)
+        build.main(build.Settings(tmp_path / "report.pdf", strict))
+        return (tmp_path / "report.pdf").read_bytes()
+
+    return run
 
 
-def test_a_missing_result_is_named(results, tmp_path):
-    (tmp_path / "problem1/results/numbers.json").unlink()
-    with pytest.raises(UserError, match=r"problem1/results/numbers\.json.*does not exist.*make problem1"):
-        build.main(results)
-    assert not results.output.exists()
-
-
-def test_a_key_that_is_gone_is_one_sentence(results):
-    results.source.write_text('#let it = json("/problem1/results/numbers.json")\nErrors: #it.mistakes')
-    with pytest.raises(UserError, match="cannot be typeset"):
-        build.main(results)
+@pytest.mark.parametrize(
+    ("text", "errors", "words"),
+    [
+        ("#found.errors", None, r"^numbers\.json.*does not exist.*make help"),
+        ("#found.mistakes", 0, "cannot be typeset"),
+    ],
+)
+def test_a_result_or_a_key_that_is_gone_gets_one_sentence(typeset, text, errors, words):
+    with pytest.raises(UserError, match=words):
+        typeset(text, errors)
 
 
 def test_the_report_reads_all_its_numbers():
@@ -51,21 +55,12 @@ def test_figures_are_printed_at_the_size_they_are_drawn_at():
     assert re.findall(r"image\((.*?)\)", text) == re.findall(r'image\(("/problem[\w./+-]+\.pdf")\)', text) != []
 
 
-@pytest.mark.parametrize(("errors", "strict", "words"), [(0, True, None), (3, False, None), (3, True, "not borne out")])
-def test_a_claim_that_fails_stops_a_strict_build_only(results, tmp_path, errors, strict, words):
-    (tmp_path / "style.typ").write_text((ROOT / "report/style.typ").read_text())
-    (tmp_path / "problem1/results/numbers.json").write_text(json.dumps({"errors": errors}))
-    results.source.write_text(
-        '#import "style.typ": *\n#let found = json("/problem1/results/numbers.json")\n'
-        "#claim(found.errors == 0)[It is exact.]"
-    )
-    settings = replace(results, strict=strict)
-    if words is None:
-        build.main(settings)
-        assert settings.output.read_bytes().startswith(b"%PDF")
-    else:
-        with pytest.raises(UserError, match=words):
-            build.main(settings)
+def test_a_claim_that_fails_stops_a_strict_build_only(typeset):
+    claim = "#claim(found.errors == 0)[It is exact.]"
+    assert typeset(claim, strict=True).startswith(b"%PDF")
+    assert typeset(claim, errors=3).startswith(b"%PDF")
+    with pytest.raises(UserError, match="not borne out"):
+        typeset(claim, errors=3, strict=True)
 
 
 def test_the_committed_results_bear_out_every_sentence_and_give_the_committed_pdf(tmp_path):

@@ -61,11 +61,6 @@ def test_no_overlap_even_where_sums_are_scarce():
     assert every == sorted((str(a), str(b)) for a in range(10) for b in range(a, 10))
 
 
-def test_more_sums_than_exist_are_refused():
-    with pytest.raises(UserError, match="56 different sums of numbers of up to 1 digits are wanted, but only 55 exist"):
-        draw_pairs({"train": 40, "val": 16}, seed=1, max_digits=1)
-
-
 def test_operands_stand_one_below_the_other_and_the_answer_units_first():
     grid, targets = encode([("123", "4567"), ("0", "9")])
     assert grid.shape == (2, 6, 2)
@@ -106,12 +101,8 @@ def test_rows_are_generated_once_in_the_default_folder_and_read_back(tmp_path, c
     (tmp_path / "val.json").unlink()
     with pytest.raises(UserError, match=r"val\.json does not exist"):
         load_or_generate(tmp_path)
-
-
-def test_a_folder_that_is_named_must_exist(tmp_path):
     with pytest.raises(UserError, match=r"typo/train\.json does not exist: correct it, or leave out --data-dir"):
         load_or_generate(tmp_path / "typo")
-    assert not (tmp_path / "typo").exists()
 
 
 @pytest.mark.parametrize(
@@ -120,9 +111,7 @@ def test_a_folder_that_is_named_must_exist(tmp_path):
         ([], ["at least one row"]),
         ([{"input": "1 + 2 = ", "target": "3"}, {"input": "1 + 2 = ", "target": "4"}], ["row 2", "'4'", "sum is 3"]),
         ([{"input": "01 + 2 = ", "target": "3"}], ["row 1", "'01 + 2 = '"]),
-        ([{"input": "1+2=", "target": "3"}], ["row 1", "'1+2='"]),
         ([{"input": f"{10**14} + {10**14} = ", "target": "3"}], ["row 1", "36 characters"]),
-        ([{"input": [1, 2], "target": "3"}], ["row 1", "not of the form"]),
         ([7], ["row 1", "not of the form"]),
     ],
 )
@@ -135,9 +124,8 @@ def test_wrong_rows_are_refused_by_number(tmp_path, rows, words):
 
 
 def test_an_overlap_is_refused(tmp_path):
-    row = {"input": "1 + 2 = ", "target": "3"}
-    swapped = {"input": "2 + 1 = ", "target": "3"}
-    for name, content in (("train", [row]), ("val", [{"input": "5 + 5 = ", "target": "10"}]), ("test", [swapped])):
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    for name, pair in (("train", ("1", "2")), ("val", ("5", "5")), ("test", ("2", "1"))):
+        row = {"input": to_input(pair), "target": right_answer(pair)}
+        (tmp_path / f"{name}.json").write_text(json.dumps([row]))
     with pytest.raises(UserError, match=r"2 \+ 1, which train.json holds too"):
         load_or_generate(tmp_path)

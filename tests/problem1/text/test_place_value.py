@@ -47,21 +47,6 @@ def test_it_is_attention_over_everything_masked_to_the_windows(model):
         assert torch.allclose(model(sources, written)[seen], expected[seen], atol=1e-5)
 
 
-@pytest.mark.parametrize("position", [0, 1, 5, 21])
-def test_nothing_outside_the_window_changes_a_bit(model, position):
-    sources, targets = encode(random_pairs(20, 8, seed=1))
-    written = decoder_inputs(targets)
-    noisy, noisy_written = (sources + 3) % 10, (written + 3) % 10
-    inside = torch.zeros(sources.shape[1], dtype=torch.bool)
-    inside[max(0, position - 1) : position + 1] = True
-    changed = torch.where(inside[None, :, None], sources, noisy)
-    changed_written = torch.where(inside[None, :], written, noisy_written)
-    with torch.inference_mode():
-        before, after = model(sources, written), model(changed, changed_written)
-    assert torch.equal(before[:, position], after[:, position])
-    assert not torch.equal(before, after)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_step_by_step_is_the_same_as_all_at_once(model, monkeypatch, dtype):
     """Also where the positions are prepared in several parts."""
@@ -74,13 +59,6 @@ def test_step_by_step_is_the_same_as_all_at_once(model, monkeypatch, dtype):
     assert tokens.shape == (5, 32) and by_symbol.dtype == dtype
     assert torch.equal(tokens, logits.argmax(-1))
     assert torch.allclose(by_symbol, margins(logits, tokens), atol=1e-5)
-
-
-def test_rows_do_not_depend_on_their_company(model):
-    pairs = [("7", "5"), *random_pairs(25, 3, seed=3)]
-    together, _ = model.generate(columns(pairs))
-    alone, _ = model.generate(columns(pairs[:1]))
-    assert torch.equal(together[0, : alone.shape[1]], alone[0])
 
 
 def test_no_activation_grows_with_the_square_of_the_length(model):

@@ -4,25 +4,19 @@ import pytest
 from matplotlib.figure import Figure
 
 from lab import jobs
+from lab.files import read_json
 from lab.settings import as_plain
 from problem1.text import study, train
 from problem1.text.dataset import generate
 
 
-def test_runs_are_those_of_the_comparison(tmp_path):
-    work = study.all_runs(study.Settings(output_dir=tmp_path))
-    assert len(work) == 5 + 3 * len(study.SIZES)
-    assert len({job.result for job in work}) == len({job.name for job in work}) == len(work)
-    default = as_plain(train.Settings())
-    for job in work:
-        assert default.keys() >= job.settings["flags"].keys()  # every flag that decides a result is named
-    assert work[0].settings["flags"] == default | {"seed": 0}
-    groups = {}
-    for job in work:
-        groups.setdefault(job.name.rpartition(", seed ")[0], []).append(job.settings["flags"])
-    for flags in groups.values():
-        assert len({str({**one, "seed": 0}) for one in flags}) == 1
-        assert [one["seed"] for one in flags] == list(range(len(flags)))
+def test_the_committed_sizes_are_those_of_the_committed_runs():
+    work = study.all_runs(study.Settings())
+    runs = {job.name: read_json(job.result, "") for job in work}
+    assert len({job.result for job in work}) == len(runs) == 5 + 3 * len(study.SIZES)
+    assert all(runs[job.name]["settings"] == job.settings for job in work)
+    assert study.by_size(runs) == read_json(study.MODEL.parent / "sizes.json", "")["runs"]
+    assert work[0].settings["flags"] == as_plain(train.Settings()) | {"seed": 0}  # every flag that decides a result
 
 
 def test_a_run_is_trained_once_and_proven(tmp_path, monkeypatch):
@@ -38,25 +32,14 @@ def test_a_run_is_trained_once_and_proven(tmp_path, monkeypatch):
         study.train_and_prove(flags | {"epochs": 3}, **paths)
 
 
-def test_sizes_are_sorted_and_the_smallest_proven_one_is_named(tmp_path, monkeypatch):
-    def measured(size: dict, seed: int, parameters: int, wrong: int) -> dict:
-        found = {
-            "local_contexts": 1000,
-            "failures": wrong,
-            "smallest_margin": 3.0 - wrong,
-            "proven": wrong == 0,
-            "proven_in_float32": False,
-        }
-        return {"parameters": parameters, "proof": found, "settings": {"flags": study.DEFAULTS | size | {"seed": seed}}}
+def test_the_smallest_proven_size_is_named(tmp_path, monkeypatch):
+    def one(parameters: int, **found) -> dict:
+        return dict.fromkeys(study.SIZE, 4) | {"parameters": parameters, "local_contexts": 1000} | found
 
-    small = dict(zip(study.SIZE, study.SIZES[0], strict=True)) | study.SMALL
-    runs = {"a": measured(small, 0, 500, 7), "b": measured(small, 1, 500, 0), "c": measured({}, 0, 6000, 0)}
-    found = study.by_size(runs)
-    assert [point["parameters"] for point in found] == [6000, 500, 500]
-    assert found[1] == {**small, "parameters": 500, "seed": 0, "local_contexts": 1000, "wrong_local_contexts": 7,
-                        "smallest_margin": -4.0, "proven": False, "proven_in_float32": False}  # fmt: skip
+    right = {"wrong_local_contexts": 0, "smallest_margin": 3.0, "proven": True}
+    wrong = {"wrong_local_contexts": 7, "smallest_margin": -4.0, "proven": False}
     titles = []
     monkeypatch.setattr(Figure, "suptitle", lambda self, text: titles.append(text))
-    study.draw_sizes(found, tmp_path / "sizes.png")
-    study.draw_sizes(found[:1], tmp_path / "sizes.png")
+    study.draw_sizes([one(6000, **right), one(500, **wrong), one(500, **right)], tmp_path / "sizes.png")
+    study.draw_sizes([one(6000, **right), one(500, **wrong)], tmp_path / "sizes.png")
     assert titles[0].startswith("500 parameters") and "1 of 2 seeds" in titles[0] and titles[1].startswith("6,000")
