@@ -15,7 +15,6 @@ from problem2.positional_encoding import (
     LearnedPositionalEncoding,
     NoPositionalEncoding,
     SinusoidalPositionalEncoding,
-    alibi_slopes,
     get_positional_encoding,
     t5_bucket,
     visualize_positional_encoding,
@@ -91,9 +90,10 @@ def test_rope_products_depend_on_the_distance_alone(i, j, shift):
     close(product(i, j), (qc * kc.conj() * torch.exp(1j * (i - j) * theta)).real.sum(), 1e-4)
 
 
-def test_alibi_slopes_are_the_papers():
-    close(alibi_slopes(8), torch.tensor([1 / 2**h for h in range(1, 9)]))
-    close(alibi_slopes(16), torch.tensor([1 / 2 ** (h / 2) for h in range(1, 17)]))
+@pytest.mark.parametrize("heads, exponent", [(8, 1), (16, 1 / 2)])
+def test_alibi_slopes_are_the_papers(heads, exponent):
+    bias = get_positional_encoding("alibi", 16, num_heads=heads).bias(torch.arange(2))
+    close(bias[:, 0, 1], torch.tensor([-1 / 2 ** (exponent * h) for h in range(1, heads + 1)]))
 
 
 def test_alibi_punishes_distance_in_one_direction_a_head():
