@@ -200,7 +200,3 @@ def test_seeds_are_summed_up():
     assert as_table(summary, "adjacent").splitlines()[1].split() == ["rope", "3", "80.0%"]
     with pytest.raises(UserError, match="rope, course protocol: seeds 1 and 4 have different settings"):
         sum_up([*runs, a_run(4, 1.0, epochs=3)])
-
-
-def test_long_sets_are_used_in_part():
-    assert [evaluation.rows_used(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]

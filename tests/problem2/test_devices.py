@@ -33,16 +33,6 @@ def analyse(folder, models, data_dir, device):
     return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
-def test_the_fake_device_refuses_a_mixture():
-    model = make("sinusoidal")
-    with FakeDevice(), torch.no_grad():
-        model.to(FakeDevice.name)
-        with pytest.raises(RuntimeError, match="two devices"):
-            model.embedding(torch.arange(3))
-        x = torch.arange(3).to("meta")
-        assert x.device.type == "meta" and (x + 1).sum().item() == 6 and x.cpu().tolist() == [0, 1, 2]
-
-
 def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
     for module, rows in ((mechanism, 4), (evaluation, 20)):
         few = lambda *which, rows=rows: dataset.load_test_set(*which).part(slice(rows))  # noqa: E731

@@ -99,7 +99,7 @@ def test_analysis_leaves_what_the_contract_names_and_prints_what_it_found(analys
 def test_every_number_says_where_it_comes_from_and_comes_again(trained, analysis):
     folder, _ = analysis
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.name not in ("timing.json", ".lock")}
-    for name in {name for name in before if name.endswith(".json")} - {"extrapolation_results.json"}:  # of course form
+    for name in {name for name in before if name.endswith(".json")} - {"extrapolation_results.json"}:  # the course's form
         value = read(folder / name)
         assert value["versions"]["torch"] and value["config"]["test_lengths"] == [20, 24], name
     where = ["--data-dir", trained[0] / "data", "--results-dir", folder.parent]
@@ -113,7 +113,7 @@ def test_a_sequence_of_ones_own(trained, refused):
     for name, line in zip(("sinusoidal", "learned"), lines, strict=True):
         margin, votes = re.fullmatch(rf"{name} .*sorted +margin (.*), by position (.*)", line).groups()
         assert abs(float(margin) - statistics.fmean(map(float, votes.split()))) < 0.1
-        assert ("not sorted" in line) == (float(margin) < 0)
+        assert ("not sorted" in line) == margin.startswith("-")
     refused("problem2/analyze.py", *where, 100, words=["holds 100"])
 
 
@@ -122,12 +122,10 @@ def test_refusals(trained, tmp_path, refused):
     train, analyze, results = "problem2/train.py", "problem2/analyze.py", ["--results-dir", folder / "results"]
     refused(analyze, "--results-dir", tmp_path, words=["no trained scheme"])
     refused(analyze, *results, "--data-dir", tmp_path / "typo", words=["correct --data-dir"])
-    refused(train, *flags, "--data-dir", tmp_path / "typo", words=["correct --data-dir"])
     refused(train, *flags, "--encoding", "rotary", words=["must be one of sinusoidal"])
     refused(train, *flags, "--encoding", "rope", "--num-heads", 3, words=["multiple"])
-    for width in (12, 20):  # heads of 3 and of 5 dimensions
-        words = [f"--d-model {width}", "multiple of 8"]
-        refused(train, *flags, "--encoding", "randomized_rope", "--d-model", width, words=words)
+    odd = ["--encoding", "randomized_rope", "--d-model", 12]  # heads of 3 dimensions
+    refused(train, *flags, *odd, words=["--d-model 12", "multiple of 8"])
     refused("problem2/generate_data.py", "--min-train-len", 9, "--max-train-len", 8, words=["above"])
     (tmp_path / "train.json").write_text('[{"sequence": [2, 1], "is_sorted": 1, "length": 2}]')
     words = ["train.json, row 1", "must be 0 for this sequence"]
