@@ -99,7 +99,7 @@ def test_analysis_leaves_what_the_contract_names_and_prints_what_it_found(analys
 def test_every_number_says_where_it_comes_from_and_comes_again(trained, analysis):
     folder, _ = analysis
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.name not in ("timing.json", ".lock")}
-    for name in {name for name in before if name.endswith(".json")} - {"extrapolation_results.json"}:  # the course's form
+    for name in {name for name in before if name.endswith(".json")} - {"extrapolation_results.json"}:  # of its own form
         value = read(folder / name)
         assert value["versions"]["torch"] and value["config"]["test_lengths"] == [20, 24], name
     where = ["--data-dir", trained[0] / "data", "--results-dir", folder.parent]
