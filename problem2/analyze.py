@@ -2,7 +2,7 @@
 
 python problem2/analyze.py                                  # every scheme that has been trained
 python problem2/analyze.py --test-lengths 32 128 2048       # other lengths; missing test sets are generated
-python problem2/analyze.py --sequence 3 15 27 41            # what each scheme predicts for this sequence
+python problem2/analyze.py --sequence 3 15 41 27            # only this: what each scheme predicts for a sequence
 python problem2/analyze.py --results-dir problem2/results/strict    # the models of the other protocol
 """
 
@@ -13,23 +13,23 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
+
 from lab import device
 from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem2.analysis import encodings, extrapolation, failures, mechanism, proof, span, training_summary
+from problem2.analysis import encodings, extrapolation, mechanism, proof, span
 from problem2.analysis.context import Context, load_models
-from problem2.analysis.evaluation import test_sets
-from problem2.dataset import DEFAULT, load_or_generate, values_problem
+from problem2.analysis.evaluation import margins, test_sets
+from problem2.dataset import DEFAULT, load_or_generate, to_rows, values_problem
 
 HERE = Path(__file__).resolve().parent
 QUESTIONS = {
-    "How well was each scheme trained?": training_summary,
     "How accurate is each at lengths it was not trained on?": extrapolation,
     "Why do they fail there: positions or distances never seen, or more keys?": mechanism,
     "Is a model right on every sequence there is?": proof,
     "How much of a later position's sinusoidal code was ever trained?": span,
     "What are the schemes, and what did training do to the learned table?": encodings,
-    "Which sequences do they get wrong?": failures,
 }
 
 
@@ -42,30 +42,33 @@ class Settings:
     )
     batch_size: int = setting(512, "sequences at once (fewer of long ones)", minimum=1)
     test_lengths: tuple[int, ...] = setting((32, 64, 128, 256), "lengths to test at", minimum=2, maximum=20_000)
-    rows: int | None = setting(None, "rows of each set (left out: all up to length 256, then fewer)", minimum=1)
     sequence: tuple[int, ...] = setting((), "only classify this sequence of values from 0 to 99", metavar="VALUE")
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
 
 
-def classify(models: dict, values: list[int]) -> None:
+@torch.no_grad()
+def classify(models: dict, values: list[int], device: torch.device | str = "cpu") -> None:
+    """Print what each model says of one sequence of the user's: logit of "sorted" minus logit of "not sorted"."""
     problem = values_problem(values)
     if problem:
         raise UserError(f"--sequence {problem}.")
+    sequence = to_rows([values]).sequences.to(device)
     for name, model in models.items():
-        case, votes = failures.predict(model, values)
-        print(f"{name:18} {failures.sentence(case)}")
-        print(f"{'':18} margin for sorted in each position's vote: {' '.join(f'{vote:+.1f}' for vote in votes)}")
+        margin, votes = margins(model, sequence).item(), model.votes(sequence)[0][0].cpu()
+        by_position = " ".join(f"{vote:+.1f}" for vote in (votes[:, 1] - votes[:, 0]).tolist())
+        verdict = "sorted" if margin > 0 else "not sorted"
+        print(f"{name:18} {verdict:10} margin {margin:+.1f}, by position {by_position}")
 
 
 def main(settings: Settings) -> None:
     started, chosen = time.perf_counter(), device.start(settings.device)
     models = load_models(settings.results_dir, chosen)
     if settings.sequence:
-        return classify(models, list(settings.sequence))
+        return classify(models, list(settings.sequence), chosen)
     rows = load_or_generate(settings.data_dir)
     context = Context(
         models=models,
-        sets=test_sets(settings.data_dir, settings.test_lengths, rows, settings.rows),
+        sets=test_sets(settings.data_dir, settings.test_lengths, rows),
         trained=rows["train"].length_range(),
         lengths=settings.test_lengths,
         data_dir=settings.data_dir,

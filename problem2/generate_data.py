@@ -9,6 +9,7 @@ kind, and adjacent/test_len_L.json, where an unsorted row differs from a sorted 
 neighbours, the mildest disorder there is.
 """
 
+import json
 import random
 import sys
 from dataclasses import dataclass
@@ -84,10 +85,7 @@ def test_set(kind: str, length: int, seed: int = 641, size: int = TEST_ROWS) -> 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
     """One row on each line: a JSON list that can also be read by eye."""
-    lines = [
-        f'{{"sequence": {row["sequence"]}, "is_sorted": {row["is_sorted"]}, "length": {row["length"]}}}' for row in rows
-    ]
-    write_text(path, "[\n" + ",\n".join(lines) + "\n]\n")
+    write_text(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
     print(f"{path}: {len(rows):,} rows, {sum(row['is_sorted'] for row in rows):,} of them sorted")
 
 

@@ -128,17 +128,12 @@ class AlibiPositionalEncoding(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         distance = (positions.unsqueeze(-1) - positions.unsqueeze(-2)).abs()
-        slopes = alibi_slopes(self.num_heads).to(positions.device)
+        slopes = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=positions.device) / self.num_heads)
         return -distance.unsqueeze(-3) * slopes[:, None, None]
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
         before = torch.ones(width, width, device=device, dtype=torch.bool).tril()
         return torch.stack([before if head % 2 == 0 else before.T for head in range(self.num_heads)])
-
-
-def alibi_slopes(num_heads: int) -> Tensor:
-    """[H]; for a number of heads that is no power of two the formula's own fractions."""
-    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
 
 
 class T5PositionalEncoding(PositionScheme):

@@ -17,16 +17,11 @@ from problem2.positional_encoding import (
     frequencies,
 )
 
-POSITIONS = 48
-
 
 @torch.no_grad()
-def describe(scheme: PositionScheme, device: torch.device | str = "cpu") -> tuple[str, Tensor | None]:
-    """What a scheme does to the first 48 positions: ("codes", "rotation", "bias" or "nothing", values [48, …]).
-
-    device: where the scheme is. What may not be attended to is NaN.
-    """
-    width = POSITIONS
+def describe(scheme: PositionScheme, device: torch.device | str, width: int = 48) -> tuple[str, Tensor | None]:
+    """What a scheme on `device` does to the first positions: "codes", "rotation", "bias" or "nothing", and their values
+    [48, …]. What may not be attended to is NaN."""
     positions = scheme.positions(torch.full((1,), width, device=device), width).float().reshape(-1)
     code, bias, visible = scheme.code(positions), scheme.bias(positions), scheme.visible(width, device)
     if bias is not None:
@@ -66,24 +61,16 @@ def draw_comparison(found: dict[str, tuple[str, Tensor | None]], path: Path) -> 
     figures.save(figure, path, caption)
 
 
-def _rounded(values: Tensor) -> list:
-    return [[round(x, 3) for x in line] for line in values.tolist()]
-
-
 @torch.no_grad()
-def learned_table(table: Tensor, trained: int, shown: int = 64) -> dict:
-    """The learned table: its rows, their norms, and the cosine of every two of them.
+def describe_table(table: Tensor, trained: int) -> dict:
+    """The learned table: the norms of its rows, and the cosines of neighbouring ones.
 
     trained: the longest sequence of training. None where there are no rows, or not two neighbouring ones, to average.
     """
-    table = table.cpu()
-    unit = torch.nn.functional.normalize(table, dim=1)
-    neighbours = (unit[:-1] * unit[1:]).sum(1)
+    neighbours = torch.nn.functional.cosine_similarity(table[:-1], table[1:])
     start = LearnedPositionalEncoding(table.shape[1], len(table)).table  # as large as rows are before training
     return {
         "trained_positions": trained,
-        "rows": _rounded(table[:shown]),
-        "cosines": _rounded(unit[:shown] @ unit[:shown].T),
         "neighbour_cosine_trained": _mean(neighbours[: trained - 1]),
         "neighbour_cosine_untouched": _mean(neighbours[trained:]),
         "norm_trained": _mean(table[:trained].norm(dim=1)),
@@ -96,11 +83,13 @@ def _mean(values: Tensor) -> float | None:
     return values.mean().item() if len(values) else None
 
 
-def draw_learned(report: dict, path: Path, shown: int = 32) -> None:
-    border = report["trained_positions"] - 0.5
+@torch.no_grad()
+def draw_table(table: Tensor, report: dict, path: Path) -> None:
+    last = report["trained_positions"] - 1
     figure, (left, right) = plt.subplots(1, 2, figsize=(3.5, 2.1), width_ratios=[1, 1.5])
-    rows, cosines = np.array(report["rows"])[:shown], np.array(report["cosines"])[:shown, :shown]
-    limit = np.abs(rows).max()
+    unit = torch.nn.functional.normalize(table[:32], dim=1)
+    rows, cosines = (values.double().round(decimals=3) for values in (table[:32], unit @ unit.T))
+    limit = rows.abs().max()
     style = {"cmap": figures.DIFFERENCES, "aspect": "auto", "interpolation": "nearest"}
     left.imshow(rows, vmin=-limit, vmax=limit, **style)
     left.set(xlabel="dimension", ylabel="position", title="rows of the table")
@@ -109,9 +98,8 @@ def draw_learned(report: dict, path: Path, shown: int = 32) -> None:
     figure.colorbar(image, ax=right)
     for axes in (left, right):
         axes.grid(False)
-        axes.axhline(border, color="black", linewidth=1.5)
-    right.axvline(border, color="black", linewidth=1.5)
-    last = report["trained_positions"] - 1
+        axes.axhline(last + 0.5, color="black", linewidth=1.5)
+    right.axvline(last + 0.5, color="black", linewidth=1.5)
     figure.suptitle(f"Only the rows 0 to {last} are trained")
     figures.save(
         figure, path, f"Black line: the last position of training, {last}.\n{cosines_in_words(report)}.", vector=True
@@ -134,8 +122,9 @@ def run(context: Context) -> None:
     context.show("\n".join(lines), "encoding_comparison.png")
     if "learned" in context.models:
         torch.manual_seed(0)
-        numbers = learned_table(context.models["learned"].scheme.table, context.trained[1])
+        table = context.models["learned"].scheme.table.detach().cpu()
+        numbers = describe_table(table, context.trained[1])
         context.write("learned_position_embeddings.json", numbers)
-        draw_learned(numbers, context.folder / "learned_position_embeddings.png")
+        draw_table(table, numbers, context.folder / "learned_position_embeddings.png")
         files = ("learned_position_embeddings.json", "learned_position_embeddings.png")
         context.show(f"  learned table. {cosines_in_words(numbers)}", *files)

@@ -20,17 +20,16 @@ SCORES_AT_ONCE = 2**18  # attention scores of a batch, for each head: bounds mem
 
 
 def rows_used(length: int) -> int:
-    """How many rows of a test set are used by default: all of them up to length 256, then fewer."""
+    """How many rows of a test set are used: all of them up to length 256, then fewer."""
     return TEST_ROWS if length <= 256 else max(50, 100 * 1024 // length)
 
 
-def test_sets(data_dir: Path, lengths, rows: dict[str, Rows], limit: int | None = None) -> dict[str, Rows]:
-    """The in-range test rows, and both kinds of longer sets, each of at most `limit` rows (None: see rows_used)."""
+def test_sets(data_dir: Path, lengths, rows: dict[str, Rows]) -> dict[str, Rows]:
+    """The in-range test rows, and both kinds of longer sets."""
     sets, longest = {"test": rows["test"]}, rows["train"].length_range()[1]
     for kind, wanted in (("extrapolation", lengths), ("adjacent", [longest, *lengths])):
         for length in dict.fromkeys(wanted):
-            whole = load_test_set(data_dir, kind, length)
-            sets[f"{kind}/{length}"] = whole.part(slice(limit or rows_used(length)))
+            sets[f"{kind}/{length}"] = load_test_set(data_dir, kind, length).part(slice(rows_used(length)))
     return sets
 
 

@@ -77,21 +77,22 @@ def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: s
 
 def constant_from(sets: dict) -> int | None:
     """The length from which on every answer is constant."""
-    first = None
-    for length in sorted((int(key.split("/")[1]) for key in sets if key.startswith("extrapolation/")), reverse=True):
-        if not sets[f"extrapolation/{length}"][3]:
-            break
-        first = length
-    return first
+    constant = {int(key.split("/")[1]): point[3] for key, point in sets.items() if key.startswith("extrapolation/")}
+    return min((first for first in constant if all(constant[n] for n in constant if n >= first)), default=None)
 
 
 def spread(heights: list[float], gap: float = 0.045) -> list[float]:
     """Ascending heights moved apart, so that labels at them do not overlap."""
-    moved = []
-    for height in heights:
-        moved.append(max(height, moved[-1] + gap) if moved else height)
-    shift = (moved[-1] - heights[-1]) / 2 if moved else 0.0
+    moved = heights[:1]
+    for height in heights[1:]:
+        moved.append(max(height, moved[-1] + gap))
+    shift = (moved[-1] - heights[-1]) / 2
     return [height - shift for height in moved]
+
+
+def keeps(sets: dict, kind: str, trained: tuple[int, int]) -> bool:
+    """Whether a scheme works at all lengths."""
+    return all(sets[key][0] >= KEPT for key in sets_by_length(sets, kind, trained).values())
 
 
 def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str, vector: bool = False) -> None:
@@ -115,17 +116,9 @@ def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str
         axes.set(ylim=(0.4, 1.05), yticks=(0.5, 0.75, 1.0), yticklabels=("50%", "75%", "100%"))
         axes.tick_params(labelsize=7)
         axes.tick_params(axis="x", rotation=90)
-    kept = {
-        kind: sum(
-            min(sets[key][0] for key in sets_by_length(sets, kind, trained).values()) >= KEPT
-            for sets in points.values()
-        )
-        for kind in KINDS
-    }
-    title = (
-        f"At least {KEPT:.0%} right at all lengths: {kept['extrapolation']} of {len(points)} schemes; with one swap: "
-    )
-    title += str(kept["adjacent"] or "none")
+    kept = {kind: sum(keeps(sets, kind, trained) for sets in points.values()) for kind in KINDS}
+    title = f"At least {KEPT:.0%} right at all lengths: {kept['extrapolation']} of {len(points)} schemes; "
+    title += f"with one swap: {kept['adjacent'] or 'none'}"
     style = {"title": title, "title_fontproperties": {"weight": "bold", "size": 9}, "ncols": 2, "fontsize": 8}
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", **style)
     figures.save(figure, path, caption, vector)
@@ -135,11 +128,12 @@ def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str
 
 
 def as_table(details: dict, lengths) -> str:
-    """Each scheme's accuracy by length, and that of sorted and unsorted rows; * where it has collapsed."""
-    rows = [["scheme", *(f"length {length}" for length in lengths)]]
+    """Each scheme's accuracy in range and by length, and that of sorted and unsorted rows; * where it has collapsed."""
+    sets = {"test": "test"} | {f"length {length}": f"extrapolation/{length}" for length in lengths}
+    rows = [["scheme", *sets]]
     for name, report in details.items():
         cells = []
-        for numbers in (report["sets"][f"extrapolation/{length}"] for length in lengths):
+        for numbers in (report["sets"][key] for key in sets.values()):
             classes = f"{numbers['sorted']['accuracy']:.0%}/{numbers['unsorted']['accuracy']:.0%}"
             cells.append(f"{numbers['accuracy']:.1%} ({classes}){'*' if numbers['collapsed'] else ' '}")
         rows.append([name, *cells])

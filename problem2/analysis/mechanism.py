@@ -74,13 +74,10 @@ def measure(
         for name, (multiple, move) in CONDITIONS.items():
             key = f"{kind}/{trained * multiple}"
             rows = sets[key]
-            if move:
-                with moved(model, move, trained):
+            margin = known.get(key, ()) if move is None else ()
+            if len(margin) != len(rows):
+                with moved(model, move, trained) if move else contextlib.nullcontext():
                     margin = margins(model, rows.sequences, batch_size)
-            elif len(known.get(key, ())) == len(rows):
-                margin = known[key]
-            else:
-                margin = margins(model, rows.sequences, batch_size)
             conditions[name] = judge(margin, rows.labels)
     return report
 

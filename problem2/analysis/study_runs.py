@@ -3,11 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from lab.files import read_json
+from lab.files import UserError, read_json
 from lab.training import data_digest, finished, stopped
 from problem2 import training
 from problem2.analysis import evaluation, mechanism, proof
-from problem2.analysis.training_summary import read_log
 from problem2.dataset import Rows, load_or_generate
 from problem2.positional_encoding import SCHEMES
 from problem2.trained import load_model
@@ -62,6 +61,18 @@ def train_and_measure(run: training.Settings, lengths: list[int], config: dict, 
         "mechanism": mechanism.measure(model, experiments, trained[1], margins) if course else None,
         "proof": proof.prove(model),
     }
+
+
+def read_log(path: Path) -> dict:
+    """The numbers of one training: accuracy and loss in validation (of the best epoch) and test, and its size."""
+    try:
+        log = read_json(path, "train the scheme again.")
+        best = log["best_epoch"] - 1
+        kept = {"val_acc": log["val_acc"][best], "val_loss": log["val_loss"][best], "epochs": len(log["val_acc"])}
+        kept |= {name: log[name] for name in ("test_acc", "test_loss", "best_epoch", "parameters", "seed")}
+        return kept | {"data": log["config"]["data"]}
+    except (KeyError, IndexError, TypeError):
+        raise UserError(f"{path} is not a log of train.py: train the scheme again.") from None
 
 
 def collect(output_dir: Path, forget: bool = False) -> list[dict]:

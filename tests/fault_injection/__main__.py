@@ -10,19 +10,9 @@ from pathlib import Path
 import torch
 
 from lab.files import write_json
-from tests.fault_injection.common import Tally
-from tests.fault_injection.disturb import kills, places
+from tests.fault_injection.disturb import Tally, kills, places
 from tests.fault_injection.malformed import read
 from tests.fault_injection.scripts import JOBS, READERS, Inputs
-
-
-def attempt(tally: Tally, what: str, function, *arguments) -> None:
-    before = len(tally.failures)
-    try:
-        function(*arguments, tally)
-    except RuntimeError as error:  # a script that fails undisturbed
-        tally.failures.append(f"{what}: {error}")
-    print(f"{function.__name__} {what[:80]}: {len(tally.failures) - before} failures", flush=True)
 
 
 def main() -> int:
@@ -30,14 +20,19 @@ def main() -> int:
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        inputs = Inputs(work / "inputs")
+        inputs, tasks = Inputs(work / "inputs"), []
         for template, count in JOBS.items():
             command = inputs.command(template, out="{out}")
-            attempt(tally, template, kills, command, count, work / "kills")
-            if "{out}" in template:
-                attempt(tally, template, places, command, work / "places")
-        for name, (_, _, count, _) in READERS.items():
-            attempt(tally, name, read, name, count, inputs, work / name)
+            tasks.append((kills, command, count, work / "kills"))
+            tasks += [(places, command, work / "places")] * ("{out}" in template)
+        tasks += [(read, name, count, inputs, work / name) for name, (_, _, count, _) in READERS.items()]
+        for function, what, *arguments in tasks:
+            before = len(tally.failures)
+            try:
+                function(what, *arguments, tally)
+            except RuntimeError as error:  # a script that fails undisturbed
+                tally.failures.append(f"{what}: {error}")
+            print(f"{function.__name__} {str(what)[:80]}: {len(tally.failures) - before} failures", flush=True)
     counts = dict(sorted(tally.counts.items()))
     write_json(Path(__file__).with_name("results.json"), {"counts": counts, "failures": tally.failures})
     print(*(f"FAILED: {failure}" for failure in tally.failures), f"{len(tally.failures)} failures", sep="\n")

@@ -1,15 +1,65 @@
 """Kills at any moment, disks that are full, and folders that cannot be used, go away or are in use."""
 
+import json
 import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
 import time
+from collections import Counter
 from pathlib import Path
 
-from lab.files import only_one
-from tests.fault_injection.common import Tally, bad_refusal, differences, run, torn
+import torch
+from PIL import Image
 
+from lab.files import only_one
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = Path(__file__).resolve().parent / "child"
+LIMIT = 900  # seconds that a process may take, on a busy machine
 KILLS_IN_A_ROW = 4  # of one run, before it may end
+
+
+class Tally:
+    """What was tried, counted by name, and what went wrong, in sentences."""
+
+    def __init__(self):
+        self.counts, self.failures = Counter(), []
+
+    def check(self, fine: object, complaint: str) -> None:
+        self.failures += [] if fine else [complaint]
+
+    def check_refusal(self, what: str, code: int, errors: str) -> None:
+        """A refusal is exit code 2 and one line that says why."""
+        lines = [line for line in errors.splitlines() if "error:" in line]
+        fine = code == 2 and len(lines) == 1 and "Traceback" not in errors
+        self.check(fine, f"{what}: exit code {code}, {len(lines)} errors: {errors[-300:]!r}")
+
+
+def run(command: list[str], seconds: float = LIMIT, **environment) -> tuple[int, str]:
+    """["problem1/train.py", …] or ["-m", "grading", …] as a process -> exit code (-9: killed), standard error.
+
+    After `seconds` it is killed with its children. `environment` may hold a FAULT (child/sitecustomize.py).
+    """
+    script = command[0] if command[0] == "-m" else str(ROOT / command[0])
+    paths = {"PYTHONPATH": f"{CHILD}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, script, *command[1:]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="backslashreplace",
+        env=os.environ | paths | {name: str(value) for name, value in environment.items()},
+        start_new_session=True,
+    )
+    try:
+        _, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        _, errors = process.communicate()
+    return process.returncode, errors
 
 
 class Script:
@@ -37,29 +87,28 @@ def kills(command: list[str], count: int, work: Path, tally: Tally) -> None:
     Half of the kills come at any moment, the others in the middle of a write. After each, every file is whole or
     absent; when the script may end, it leaves the same bits as one that nobody disturbed.
     """
-    script = Script(command, work)
-    source, done = random.Random(script.name), 0
+    script, folder = Script(command, work), work / "run"
+    source, done, in_a_row = random.Random(script.name), 0, 0
     while done < count:
-        folder, in_a_row, killed = work / "run", 0, True
-        folder.mkdir()
-        while killed and in_a_row < KILLS_IN_A_ROW and done < count:
-            if done % 2 and script.writes:
-                fault = {"FAULT": f"kill {source.randint(1, max(1, script.writes // (1 + in_a_row)))}"}
-            else:
-                fault = {"seconds": source.uniform(0.3, 0.95) * script.seconds}
-            code, _ = script.run(folder, in_a_row > 0, **fault)
-            killed = code == -9
-            if killed:
-                in_a_row, done = in_a_row + 1, done + 1
-                tally.counts.update(["kills", f"kills: {script.name}"])
-                tally.counts.update(["kills within a write"] * any(folder.rglob(".*.tmp")))
-                tally.check(not torn(folder), f"{script.name}: a kill left {torn(folder)}")
-        code, errors = script.run(folder, True)
+        if done % 2 and script.writes:
+            fault = {"FAULT": f"kill {source.randint(1, max(1, script.writes // (1 + in_a_row)))}"}
+        else:
+            fault = {"seconds": source.uniform(0.3, 0.95) * script.seconds}
+        code, errors = script.run(folder, in_a_row > 0, **fault)
+        if code == -9:
+            done, in_a_row = done + 1, in_a_row + 1
+            tally.counts.update(["kills", f"kills: {script.name}"])
+            tally.counts.update(["kills within a write"] * any(folder.rglob(".*.tmp")))
+            tally.check(not torn(folder), f"{script.name}: a kill left {torn(folder)}")
+            if in_a_row < KILLS_IN_A_ROW and done < count:
+                continue
+            code, errors = script.run(folder, True)
         tally.check(code == script.code, f"{script.name}: exit code {code} after {in_a_row} kills: {errors[-300:]}")
         other = differences(script.undisturbed, folder)
         tally.counts.update(["finished bit-identical"] * (not other))
         tally.check(not other, f"{script.name}: {other} after {in_a_row} kills are not those of an undisturbed run")
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        in_a_row = 0
     shutil.rmtree(work)
 
 
@@ -72,8 +121,7 @@ def places(command: list[str], work: Path, tally: Tally) -> None:
         code, errors = script.run(folder, **faults)
         if not (may_end_well and code == script.code):
             tally.counts.update(["refusals", f"refusals: {script.name}"])
-            wrong = bad_refusal(code, errors)
-            tally.check(wrong is None, f"{script.name}, {what}: {wrong}")
+            tally.check_refusal(f"{script.name}, {what}", code, errors)
         tally.check(not os.path.isdir(folder) or not torn(folder), f"{script.name}, {what}: leaves torn files")
 
     (work / "file").write_text("in the way")
@@ -90,3 +138,46 @@ def places(command: list[str], work: Path, tally: Tally) -> None:
             refused("its folder in use", work / "used")
         tally.check(not [*folder.glob("*.json")], f"{script.name} wrote into a folder in use")
     shutil.rmtree(work)
+
+
+# --- the files that a script leaves ----------------------------------------------------------------------------
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """Name -> content of the files in a folder, None where a file is not whole. What differs from run to run is left
+    out: files that a killed process was writing, locks, logs, seconds."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    volatile = (".tmp", ".log", ".lock", "timing.json")
+    return {str(path.relative_to(folder)): content(path) for path in files if not path.name.endswith(volatile)}
+
+
+def content(path: Path) -> object:
+    try:
+        if path.suffix == ".pth":
+            return plain(torch.load(path, weights_only=True))
+        if path.suffix == ".json":
+            json.loads(path.read_bytes())
+        if path.suffix == ".png":
+            Image.open(path).load()
+    except Exception:  # whatever a reader says of a torn file
+        return None
+    data, end = path.read_bytes(), {".png": b"", ".pdf": b"%%EOF"}.get(path.suffix, b"\n")
+    return data if data.endswith((end, end + b"\n")) else None
+
+
+def plain(value) -> object:
+    """Tensors as bytes, to be compared; without seconds."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if key != "seconds"}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def torn(folder: Path) -> list[str]:
+    return [name for name, data in contents(folder).items() if data is None]
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    left, right = contents(one), contents(other)
+    return [name for name in sorted({*left, *right}) if left.get(name) != right.get(name)]

@@ -1,13 +1,12 @@
 """Every script with small inputs of its own."""
 
-import json
-import random
 import shutil
 from collections import ChainMap
 from pathlib import Path
 
 from lab.files import write_text
-from tests.fault_injection.common import ROOT, call
+from problem1.text.dataset import generate
+from tests.fault_injection.disturb import ROOT, run
 
 OPTIONS = {
     "MODEL": "--d-model 16 --d-ff 16 --num-heads 2 --dropout 0.1 --epochs 16 --device cpu",
@@ -23,7 +22,7 @@ TRAIN_TEXT = "problem1/text/train.py MODEL --epoch-rows 1280 --data-dir {rows_te
 TRAIN2 = "problem2/train.py MODEL LAYER --encoding learned --max-len 600 --data-dir {rows2} --output-dir {out}"
 ANALYZE1 = "problem1/analyze.py --num-samples 2 --device cpu --data-dir {rows1} --output-dir {out}"
 ANALYZE_TEXT = "problem1/text/analyze.py --num-samples 20 --output-dir {out}"
-ANALYZE2 = "problem2/analyze.py --test-lengths 20 24 --rows 20 --device cpu --output-dir {out}"
+ANALYZE2 = "problem2/analyze.py --test-lengths 20 24 --device cpu --output-dir {out}"
 STUDY = "problem2/study.py --encoding none --protocols course --seeds 1 --epochs 2 --lengths 20 --output-dir {out}"
 PREDICT = "problem1/predict.py 34+56 --model-path"
 INPUTS = {
@@ -74,7 +73,7 @@ class Inputs(dict):
     def __missing__(self, name: str) -> Path:
         folder = self.work / name
         if name in INPUTS:
-            code, errors = call(self.command(INPUTS[name], out=folder))
+            code, errors = run(self.command(INPUTS[name], out=folder))
             if code:
                 raise RuntimeError(f"{name} cannot be made: {errors}")
         else:
@@ -88,11 +87,9 @@ class Inputs(dict):
 
 
 def text_rows(folder: Path) -> None:
-    """Sums of two numbers below 71, each in one order only, mixed and cut up; or a few of them."""
-    rows = [{"input": f"{a} + {b} = ", "target": str(a + b)} for a in range(71) for b in range(a + 1)]
-    random.Random(0).shuffle(rows)
-    for name, part in (("val", rows[:200]), ("test", rows[200:400]), ("train", rows[400:])):
-        write_text(folder / f"{name}.json", json.dumps(part[:3] if folder.name == "few_text" else part) + "\n")
+    """Sums as text of numbers with one or two digits; or a few of them."""
+    few = folder.name == "few_text"
+    generate(folder, {"train": 3 if few else 2000, "val": 3 if few else 200, "test": 3 if few else 200}, max_digits=2)
 
 
 def tree(folder: Path) -> None:

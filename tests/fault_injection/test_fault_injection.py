@@ -6,8 +6,7 @@ import random
 import pytest
 
 from lab.files import write_bytes
-from tests.fault_injection.common import Tally, bad_refusal, differences, torn
-from tests.fault_injection.disturb import kills, places
+from tests.fault_injection.disturb import Tally, differences, kills, places, torn
 from tests.fault_injection.malformed import MaliciousPickle, read
 from tests.fault_injection.scripts import JOBS, READERS, TRAIN1, Inputs
 
@@ -55,9 +54,10 @@ def test_torn_files_and_differences_are_noticed(tmp_path):
 
 
 def test_a_refusal_is_one_sentence_with_exit_code_2():
-    assert bad_refusal(2, "error: no room.") is None
-    for code, errors in ((1, "error: no."), (2, "error: a\nerror: b"), (2, "Traceback (most\nerror: x"), (-9, "")):
-        assert bad_refusal(code, errors)
+    tally, wrong = Tally(), [(1, "error: no."), (2, "error: a\nerror: b"), (2, "Traceback (most\nerror: x"), (-9, "")]
+    for code, errors in [*wrong, (2, "error: no room.")]:
+        tally.check_refusal("a script", code, errors)
+    assert len(tally.failures) == len(wrong)
 
 
 def test_code_inside_a_pickle_would_be_noticed(tmp_path):

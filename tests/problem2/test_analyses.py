@@ -1,4 +1,4 @@
-"""What the analyses report is what the model did: counts, causes, proofs, failure cases, means over seeds."""
+"""What the analyses report is what the model did: counts, causes, proofs, means over seeds."""
 
 from itertools import pairwise, product
 
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from lab.files import UserError
 from problem2 import dataset
-from problem2.analysis import encodings, evaluation, extrapolation, failures, mechanism, proof, span
-from problem2.analysis.context import table
+from problem2.analysis import evaluation, extrapolation, mechanism, proof, span
 from problem2.analysis.study_summary import as_table, sum_up
 from problem2.model import create_model
 
@@ -63,13 +62,12 @@ def test_margins_do_not_depend_on_the_batches():
     assert (whole > 0).tolist() == (model(rows.sequences).argmax(1) == 1).tolist()
 
 
-@pytest.fixture
-def moved():
-    """Put a model's tokens where a condition of mechanism.py wants them."""
-    return lambda model, condition: mechanism.moved(model, mechanism.CONDITIONS[condition][1])
+def moved(model, condition):
+    """The model with its tokens where a condition of mechanism.py wants them."""
+    return mechanism.moved(model, mechanism.CONDITIONS[condition][1])
 
 
-def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do(moved):
+def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do():
     rows = dataset.sample_rows(8, 16, 16, torch.Generator().manual_seed(0)).sequences
     for name in ("rope", "alibi", "t5", "window", "none", "sinusoidal", "learned", "onehot"):
         model = make(name, d_model=64)
@@ -80,7 +78,7 @@ def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do(moved):
         assert torch.equal(model(rows), before), name  # an experiment leaves the model as it was
 
 
-def test_where_the_tokens_are_put(moved):
+def test_where_the_tokens_are_put():
     model = make("learned")
 
     def positions(condition, length):
@@ -172,53 +170,17 @@ def test_proof_is_only_for_models_whose_local_contexts_can_be_tried():
     assert proof.prove(make("rope", num_layers=1, pooling="max")) is None
 
 
-def test_a_failure_is_described_in_a_sentence():
-    case = failures.describe([3, 15, 41, 27, 58], 3.9)
-    assert case["steps_down"] == [2] and case["largest_drop"] == 14 and case["is_sorted"] == 0
-    assert failures.sentence(case) == (
-        "length 5: predicted sorted (confidence 98.0%), wrong: values 3 and 4 are 41 and 27: 3 15 [41 27] 58"
-    )
-    assert "(confidence 100.0%), correct: no step down" in failures.sentence(failures.describe([1, 2, 2], 800.0))
-
-
-def test_failures_are_all_the_wrong_ones_the_most_confident_first():
-    model, rows = make("sinusoidal"), dataset.sample_rows(200, 8, 16, torch.Generator().manual_seed(0))
-    report = failures.find(evaluation.margins(model, rows.sequences), rows, most=3)
-    wrong = model(rows.sequences).argmax(1) != rows.labels
-    assert report["wrong"] == int(wrong.sum()) > 3 and len(report["cases"]) == 3
-    assert all(case["predicted_sorted"] != case["is_sorted"] for case in report["cases"])
-    confidence = [case["confidence"] for case in report["cases"]]
-    assert confidence == sorted(confidence, reverse=True)
-
-
-@pytest.mark.parametrize("rows", [1, 8, 16, 17, 18])
-def test_a_learned_table_of_any_length_is_described(tmp_path, rows):
-    report = encodings.learned_table(make("learned", max_len=rows).scheme.table, trained=16)
-    assert (report["neighbour_cosine_trained"] is None) == (rows == 1)
-    assert (report["neighbour_cosine_untouched"] is None) == (rows < 18)
-    encodings.draw_learned(report, tmp_path / "learned.png")
-    assert "untouched none to compare" in encodings.cosines_in_words(report) or rows == 18
-
-
 def test_cells_of_a_table_do_not_run_into_each_other():
-    labels = torch.tensor([1, 0, 0])
-    cell = evaluation.judge(torch.full((3,), -1.0).double(), labels)
-    details = {name: {"sets": {f"extrapolation/{n}": cell for n in (32, 1024)}} for name in ("t5", "randomized_rope")}
-    header, first, second, note = extrapolation.as_table(details, (32, 1024)).splitlines()
+    cell = evaluation.judge(torch.full((3,), -1.0).double(), torch.tensor([1, 0, 0]))
+    details = {name: {"sets": {"test": cell, "extrapolation/1024": cell}} for name in ("t5", "randomized_rope")}
+    header, first, second, note = extrapolation.as_table(details, (1024,)).splitlines()
     assert first.split() == ["t5", *["66.7%", "(0%/100%)*"] * 2] and len(first) == len(second) >= len(header)
     assert "  66.7% (0%/100%)*   66.7% (0%/100%)*" in second and "collapsed" in note
-    assert table([["a", "b"], ["long", "1"]]) == "  a      b\n  long   1"
 
 
 def a_run(seed, accuracy, collapsed=False, **settings):
-    numbers = {
-        "accuracy": accuracy,
-        "balanced_accuracy": accuracy,
-        "rows": 10,
-        "interval_95": [0.1, 0.9],
-        "collapsed": collapsed,
-    }
-    numbers |= {name: {"accuracy": accuracy, "margin_mean": 1.0} for name in ("sorted", "unsorted")}
+    numbers = dict.fromkeys(("accuracy", "balanced_accuracy"), accuracy) | {"rows": 10, "interval_95": [0.1, 0.9]}
+    numbers |= {name: {"accuracy": accuracy} for name in ("sorted", "unsorted")} | {"collapsed": collapsed}
     causes = {kind: dict.fromkeys(mechanism.CONDITIONS, numbers) for kind in ("extrapolation", "adjacent")}
     return {
         "settings": {"encoding": "rope", "config": {"protocol": "course", "seed": seed, "epochs": 2} | settings},
@@ -230,17 +192,11 @@ def a_run(seed, accuracy, collapsed=False, **settings):
 
 
 def test_seeds_are_summed_up():
-    summary = sum_up([a_run(3, 0.5, True), a_run(1, 1.0), a_run(2, 0.9)])["course"]
+    runs = [a_run(3, 0.5, True), a_run(1, 1.0), a_run(2, 0.9)]
+    summary = sum_up(runs)["course"]
     cell = summary["rope"]["sets"]["test"]
     assert summary["rope"]["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
     assert (cell["min"], cell["max"]) == (0.5, 1.0) and abs(cell["sd"] - 0.2645751) < 1e-6
     assert as_table(summary, "adjacent").splitlines()[1].split() == ["rope", "3", "80.0%"]
-
-
-def test_seeds_with_different_settings_are_not_averaged():
-    with pytest.raises(UserError, match="rope, course protocol: seeds 1 and 2 have different settings"):
-        sum_up([a_run(1, 1.0), a_run(2, 1.0, epochs=3)])
-
-
-def test_long_sets_are_used_in_part():
-    assert [evaluation.rows_used(n) for n in (16, 256, 512, 1024, 4096)] == [500, 500, 200, 100, 50]
+    with pytest.raises(UserError, match="rope, course protocol: seeds 1 and 4 have different settings"):
+        sum_up([*runs, a_run(4, 1.0, epochs=3)])

@@ -7,9 +7,8 @@ import pytest
 
 from problem2 import generate_data
 from problem2.analysis import evaluation, proof
-from problem2.analysis.study_runs import collect
+from problem2.analysis.study_runs import collect, read_log
 from problem2.analysis.study_summary import sum_up
-from problem2.analysis.training_summary import read_log
 from problem2.dataset import load_test_set, to_rows
 from problem2.positional_encoding import SCHEMES
 from problem2.trained import load_model

@@ -8,9 +8,9 @@ import torch
 from lab.fast import accelerate
 from lab.training import evaluate
 from problem2 import dataset
-from problem2.analysis import evaluation, failures, mechanism
+from problem2.analysis import evaluation, mechanism
 from problem2.analysis.context import Context
-from problem2.analyze import QUESTIONS
+from problem2.analyze import QUESTIONS, classify
 from problem2.model import create_model
 from problem2.positional_encoding import SCHEMES
 from tests.fake_device import FakeDevice
@@ -23,33 +23,25 @@ def make(name, **changes):
     return accelerate(create_model(name, **SMALL | changes).eval())
 
 
-def analyse(folder, models, data_dir):
+def analyse(folder, models, data_dir, device):
     rows = dict.fromkeys(("train", "val", "test"), dataset.sample_rows(20, 2, 4, torch.Generator().manual_seed(0)))
-    sets = evaluation.test_sets(data_dir, (20,), rows, limit=20)
+    sets = evaluation.test_sets(data_dir, (20,), rows)
     context = Context(models, sets, (2, 4), (20,), data_dir, folder, folder, {}, batch_size=64)
     for analysis in QUESTIONS.values():
         analysis.run(context)
-    for model in models.values():
-        failures.predict(model, [1, 5, 3])
+    classify(models, [1, 5, 3], device)
     return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
-def test_the_fake_device_refuses_a_mixture():
-    model = make("sinusoidal")
-    with FakeDevice(), torch.no_grad():
-        model.to(FakeDevice.name)
-        with pytest.raises(RuntimeError, match="two devices"):
-            model.embedding(torch.arange(3))
-        x = torch.arange(3).to("meta")
-        assert x.device.type == "meta" and (x + 1).sum().item() == 6 and x.cpu().tolist() == [0, 1, 2]
-
-
 def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(mechanism, "load_test_set", lambda *which: dataset.load_test_set(*which).part(slice(4)))
+    for module, rows in ((mechanism, 4), (evaluation, 20)):
+        few = lambda *which, rows=rows: dataset.load_test_set(*which).part(slice(rows))  # noqa: E731
+        monkeypatch.setattr(module, "load_test_set", few)
     schemes = {name: make(name) for name in SCHEMES} | {"window": make("window", pooling="max")}
-    expected = analyse(tmp_path / "cpu", schemes, tmp_path / "data")
+    expected = analyse(tmp_path / "cpu", schemes, tmp_path / "data", "cpu")
     with FakeDevice(), torch.no_grad():
-        found = analyse(tmp_path / "device", {n: m.to(FakeDevice.name) for n, m in schemes.items()}, tmp_path / "data")
+        schemes = {name: model.to(FakeDevice.name) for name, model in schemes.items()}
+        found = analyse(tmp_path / "device", schemes, tmp_path / "data", FakeDevice.name)
         assert all(p.device.type == "meta" for model in schemes.values() for p in model.parameters())
     assert set(found) == set(expected) and "proof.json" in found
     assert found["extrapolation_results.json"] == expected["extrapolation_results.json"]

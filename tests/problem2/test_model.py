@@ -102,6 +102,9 @@ def test_impossible_settings_are_refused():
         SortingClassifier(pooling="sum")
     with pytest.raises(ValueError, match="no position scheme"):
         create_model("sine")
+    for name in ("rope", "randomized_rope"):
+        with pytest.raises(ValueError, match="must be even, not 3"):
+            make(name, d_model=12)
 
 
 def test_a_script_in_the_folder_can_import_it():

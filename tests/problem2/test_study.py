@@ -2,30 +2,17 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.problem2.test_scripts import read, works
 
 FLAGS = ["--encoding", "none", "--protocols", "strict", "--seeds", 5, 641, "--lengths", 24, "--epochs", 1]
 RUNS = ["results/strict/none", "results/seeds/5/strict/none"]  # of both seeds
 
 
-def works(script: str, *flags) -> str:
-    command = [sys.executable, str(ROOT / "problem2" / script), *map(str, flags)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def study(folder, *flags) -> str:
     return works("study.py", "--data-dir", folder / "data", "--output-dir", folder / "results", *flags)
-
-
-def read(path):
-    return json.loads(path.read_text())
 
 
 @pytest.fixture(scope="module")
