@@ -122,10 +122,10 @@ def steps(rounds: int, compiled: bool = True, rows_evaluated: int = 2048) -> dic
         ("sorting", SortingClassifier(d_ff=128), ReferenceClassifier, sorting_rows, 128),
     ):
         batch, (inputs, _) = rows(batch_size), rows(rows_evaluated)
-        trained = {"ours": ours, "torch.nn": reference(ours)}
-        evaluated = {"ours": accelerate(copy.deepcopy(ours)), "torch.nn": reference(ours)}
+        trained = {"ours": accelerate(copy.deepcopy(ours)), "torch.nn": reference(ours)}
+        evaluated = copy.deepcopy(trained)
         if compiled:  # each for its one shape, and without accelerate, whose operation it does not know
-            plain = copy.deepcopy(trained)
+            plain = trained | {"ours": ours}
             for models in (trained, evaluated):
                 for who, model in plain.items():
                     models[f"{who}, compiled"] = torch.compile(copy.deepcopy(model), dynamic=False)

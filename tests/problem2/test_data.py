@@ -193,7 +193,7 @@ def test_inversions_are_pairs_in_the_wrong_order():
 
 
 def test_rows_are_drawn_by_class_alike_and_unsorted_ones_by_how_few_inversions_they_have():
-    rows = dataset.to_rows([[1, 2, 3], [2, 1, 3], [3, 2, 1], [5, 5, 6], [4, 5, 6]])
+    rows = dataset.to_rows([[1, 2, 3], [2, 1, 3], [3, 4, 1, 2], [5, 5, 6], [4, 5, 6]])
     weights = dataset.drawing_weights(rows)
-    torch.testing.assert_close(weights, torch.tensor([1 / 3, 3 / 4, 1 / 4, 1 / 3, 1 / 3]).double())
+    torch.testing.assert_close(weights, torch.tensor([1 / 3, 2 / 3, 1 / 3, 1 / 3, 1 / 3]).double())
     assert torch.isfinite(dataset.drawing_weights(rows.part([0, 3]))).all()  # one class alone
