@@ -26,7 +26,7 @@ from problem2.trained import PROTOCOLS
 
 HERE = Path(__file__).resolve().parent
 LENGTHS = {"course": (32, 64, 128, 256), "strict": (32, 64, 128, 256, 512, 1024)}
-EPOCHS = {("strict", "window"): 192}  # a proof asks for more than tests do; all others train as long as train.py says
+EPOCHS = {("strict", "window"): 128}  # a proof asks for more than tests do; all others train as long as train.py says
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from lab.training import Recipe, Task, train
 from problem2 import dataset
 from problem2.dataset import DEFAULT, Rows
 from problem2.positional_encoding import SCHEMES
-from problem2.trained import KIND, PROTOCOLS, build
+from problem2.trained import KIND, PROTOCOLS, SIZES, build
 
 HERE = Path(__file__).resolve().parent
 
@@ -26,10 +26,10 @@ class Settings:
     batch_size: int | None = setting(None, "rows in a step (course: 64, strict: 128)", minimum=1)
     epochs: int | None = setting(None, "passes over the training rows (course: 38, strict: 64)", minimum=1)
     lr: float = setting(3e-3, "highest learning rate, after the warm-up", minimum=0)
-    d_model: int = setting(32, "width of the model", minimum=1)
+    d_model: int | None = setting(None, "width of the model (course: 32, strict: 64)", minimum=1)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1)
     num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1)
-    d_ff: int = setting(64, "inner width of the feed-forward layers", minimum=1)
+    d_ff: int | None = setting(None, "inner width of the feed-forward layers (course: 64, strict: 128)", minimum=1)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
     weight_decay: float = setting(0.1, "weight decay of AdamW", minimum=0)
     max_len: int = setting(1024, "rows of a trained position table", minimum=1)
@@ -42,7 +42,9 @@ class Settings:
 def config_of(settings: Settings) -> dict:
     """What decides the run, as plain values: one scheme, with the protocol's defaults filled in."""
     (encoding,) = settings.encoding
-    chosen = {name: value for name, value in as_plain(settings).items() if value is not None}
+    chosen = as_plain(settings)
+    chosen |= {name: size for name, size in SIZES[settings.protocol].items() if chosen[name] is None}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
     return PROTOCOLS[settings.protocol] | chosen | {"encoding": encoding}
 
 
