@@ -40,7 +40,7 @@ class Task:
     val: Batch
     test: Batch
     score: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]  # -> loss [B], correct [B] (bool)
-    augment: Callable[[Batch, torch.Generator], Batch] = lambda batch, generator: batch
+    augment: Callable[[Batch, torch.Generator], Batch] = lambda rows, generator: rows  # of the rows of an epoch
     weights: Tensor | None = None  # if given: the rows of an epoch are drawn with replacement, in this proportion
 
 
@@ -165,8 +165,8 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
         log = _restore(output_dir / "last.pth", task.kind, settings, model, optimizer, average, log)
     done = len(log["val_acc"])
     per_epoch = math.ceil(min(recipe.epoch_rows or math.inf, len(rows[0])) / recipe.batch_size)
-    total, first = recipe.epochs * per_epoch, done * per_epoch
-    with tqdm(total=total, initial=first, unit="step", leave=False, disable=None) as bar:
+    steps = {"total": recipe.epochs * per_epoch, "initial": done * per_epoch}
+    with tqdm(**steps, unit="step", leave=False, disable=None) as bar:
         for epoch in range(done, recipe.epochs):
             started = time.perf_counter()
             scores = train_epoch(model, average, optimizer, rows, task, recipe, epoch, seed, bar)

@@ -233,8 +233,8 @@ def _swap(values: Tensor, i: Tensor, j: Tensor) -> Tensor:
     return values.scatter(1, i, values.gather(1, j)).scatter(1, j, values.gather(1, i))
 
 
-def resample_batch(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """For the strict protocol: as many fresh rows, of both kinds and of the batch's lengths, in place of the batch.
+def resample(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """For the strict protocol: as many fresh rows, of both kinds and of the same lengths, in place of those given.
 
     Short rows of evenly spread values lack many pairs of neighbours that other rows have: in long rows neighbours
     differ by 1 or not at all, in some rows by nearly 99. So most rows have few different values, with large steps

@@ -8,7 +8,7 @@
 
 Protocols: "course" takes the 10,000 rows of train.json, unsorted ones the more often the fewer of their pairs are out
 of order, and pools by the mean. "strict" samples fresh rows, half of the unsorted ones with a single swap of two
-neighbours, pools by the maximum and has a single layer.
+neighbours, pools by the maximum and has a single layer, twice as wide.
 """
 
 import shutil

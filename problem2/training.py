@@ -49,14 +49,13 @@ def config_of(settings: Settings) -> dict:
 
 
 def make_task(config: dict, rows: dict[str, Rows]) -> Task:
-    """The course's rows, hard ones drawn more often, augmented. Under the strict protocol fresh rows take the place
-    of every batch."""
+    """The course's rows, hard ones drawn more often, augmented. Under the strict protocol each epoch has fresh rows."""
     augment, weights = dataset.augment, dataset.drawing_weights(rows["train"])
     if config["protocol"] == "strict":
         limits = rows["train"].length_range()
         generator = torch.Generator().manual_seed(config["seed"] + 1)
         rows = rows | {name: dataset.sample_rows(len(rows[name]), *limits, generator) for name in ("val", "test")}
-        augment, weights = dataset.resample_batch, None
+        augment, weights = dataset.resample, None
     parts = {name: (part.sequences, part.labels) for name, part in rows.items()}
     return Task(KIND, **parts, score=dataset.score, augment=augment, weights=weights)
 

@@ -47,7 +47,7 @@ def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
     assert found["extrapolation_results.json"] == expected["extrapolation_results.json"]
 
 
-@pytest.mark.parametrize("change", [dataset.augment, dataset.resample_batch])
+@pytest.mark.parametrize("change", [dataset.augment, dataset.resample])
 def test_training_batches_stay_on_their_device(change):
     rows = dataset.sample_rows(16, 8, 16, torch.Generator().manual_seed(0))
     models = {name: make(name, causal=True) for name in SCHEMES}
