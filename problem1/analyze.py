@@ -1,6 +1,6 @@
 """What does the trained model do, and how? Each question, what was found, and the file that holds the details.
 
-    python problem1/analyze.py                              # everything: about five minutes
+    python problem1/analyze.py                              # everything: four to five minutes
     python problem1/analyze.py --examples 663+497 347+159   # only these sums, as figures: a few seconds
 
 Reads results/best_model.pth and the data; writes, all in results/:
