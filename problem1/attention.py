@@ -9,20 +9,26 @@ import torch
 from torch import Tensor, nn
 
 
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last dimension, where the mask is 1 or True; it is broadcastable to the scores.
+
+    A query that may attend to nothing gets weights of zero, where a plain softmax would give NaN.
+    """
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
+
+
 def scaled_dot_product_attention(
-    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, softmax=torch.softmax
+    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, softmax=masked_softmax
 ) -> tuple[Tensor, Tensor]:
     """Q [..., Tq, d], K [..., Tk, d], V [..., Tk, dv] -> output [..., Tq, dv], weights [..., Tq, Tk].
 
-    mask: 1 or True where a query may attend, broadcastable to the weights. A query that may attend to nothing
-    gets weights and output zero, where a plain softmax would give NaN.
+    mask: 1 or True where a query may attend, broadcastable to the weights.
     """
     scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
-    if mask is None:
-        weights = softmax(scores, dim=-1)
-    else:
-        scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
-        weights = softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
+    weights = softmax(scores, mask)
     return weights @ V, weights
 
 
@@ -37,7 +43,7 @@ class MultiHeadAttention(nn.Module):
     hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
     """
 
-    softmax = staticmethod(torch.softmax)  # lab/fast.py has a faster one
+    softmax = staticmethod(masked_softmax)  # lab/fast.py has a faster one
 
     def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
         super().__init__()

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+import problem1.attention
+import problem2.attention
 from lab import checkpoint, fast
-from lab.fast import FastLinear, accelerate, slow_down, softmax
+from lab.fast import FastLinear, accelerate, slow_down
 from problem1.model import Seq2SeqTransformer
 from problem2.model import create_model
 
@@ -74,18 +76,20 @@ def test_slow_down_takes_everything_back(case):
 
 
 @pytest.mark.parametrize("keys", [1, 4, 7, 15, 16, 30])
-def test_softmax_and_its_gradient(keys):
-    scores = torch.randn(3, 5, keys) * 30
-    scores[0, 0, 1:] = torch.finfo(torch.float32).min  # as masked
-    scores[0, 1] = torch.finfo(torch.float32).min
-    wanted = torch.randn(3, 5, keys)
-    both = []
-    for function in (softmax, torch.softmax):
-        leaf = scores.clone().requires_grad_()
-        weights = function(leaf, dim=-1)
-        (weights * wanted).sum().backward()
-        both.append((weights.detach(), leaf.grad))
-    torch.testing.assert_close(both[0], both[1], atol=1e-6, rtol=1e-5)
+@pytest.mark.parametrize("attention", [problem1.attention, problem2.attention], ids=["addition", "sorting"])
+def test_softmax_and_its_gradient(attention, keys):
+    scores, wanted = torch.randn(3, 2, 5, keys) * 30, torch.randn(3, 2, 5, keys)
+    some = torch.rand(3, 1, 5, keys) < 0.7
+    some[0, 0, 0] = False  # nothing may be attended to
+    for mask in (None, some, some.int(), some[:, :, :1], torch.ones(5, keys).tril()):
+        both = []
+        for function in (fast.masked_softmax, attention.masked_softmax):
+            leaf = scores.clone().requires_grad_()
+            weights = function(leaf, mask)
+            (weights * wanted).sum().backward()
+            both.append((weights.detach(), leaf.grad))
+        torch.testing.assert_close(both[0], both[1], atol=1e-6, rtol=1e-5)
+        assert mask is None or not (both[0][0] * (mask == 0)).any()
 
 
 def test_a_checkpoint_goes_in_and_out(case, tmp_path):
