@@ -138,7 +138,7 @@ def train(
     """Train, keep the best and the last checkpoint, write the log and the curves; returns the log.
 
     best_model.pth       weights (their EMA, with recipe.ema_decay) of the epoch with the highest validation
-                         accuracy, and among these with the lowest loss
+                         accuracy, the latest of these
     last.pth             all that `resume` needs
     training_log.json    written when the run has ended, with training_curves.png and timing.json
 
@@ -173,7 +173,7 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
             scores += evaluate(average, task.val, task.score)
             for name, value in zip(COLUMNS, scores, strict=True):
                 log[name].append(value)
-            best = _is_best(log)
+            best = scores[-1] == max(log["val_acc"])
             log["best_epoch"] = epoch + 1 if best else log["best_epoch"]
             log["seconds"] += time.perf_counter() - started
             bar.write(_line(epoch, recipe, scores, best), file=sys.stdout)
@@ -194,12 +194,6 @@ def _line(epoch: int, recipe: Recipe, scores: list[float], best: bool) -> str:
         f"epoch {epoch + 1:3d}/{recipe.epochs}   train: loss {train_loss:.4f}, accuracy {train_acc:7.2%}   "
         f"validation: loss {val_loss:.4f}, accuracy {val_acc:7.2%}{' *' if best else ''}"
     )
-
-
-def _is_best(log: dict) -> bool:
-    """Whether the last epoch has the highest validation accuracy, or an equal one with a lower loss."""
-    ranks = [(accuracy, -loss) for accuracy, loss in zip(log["val_acc"], log["val_loss"], strict=True)]
-    return all(ranks[-1] > other for other in ranks[:-1])
 
 
 def _keep_previous(folder: Path) -> None:
