@@ -156,20 +156,19 @@ def sample_rows(
     generator: torch.Generator | None = None,
     adjacent: float = 0.5,
     two_runs: float = 0.0,
-    few_values: float = 0.0,
+    uneven: float = 0.0,
 ) -> Rows:
     """Fresh rows: half are sorted. Of the others a share `adjacent` has one pair of neighbours swapped, a share
     `two_runs` is two sorted runs one after the other, and the rest is disordered as the course's rows are. A share
-    `few_values` of all rows has few different values, some close and some far apart."""
+    `uneven` of all rows has ties and wide gaps, at the ends as well."""
     lengths = torch.randint(shortest, longest + 1, (size, 1), generator=generator)
     padding = torch.arange(longest) >= lengths
     values = torch.randint(LARGEST + 1, (size, longest), generator=generator)
-    few_rows = torch.rand(size, 1, generator=generator) < few_values
-    values = torch.where(few_rows, sample_few_values(size, longest, generator), values)
+    some = torch.rand(size, 1, generator=generator) < uneven
+    values = torch.where(some, sample_uneven(size, longest, generator), values)
     values = values.masked_fill(padding, PAD)
     runs = sort_in_two(values, lengths, generator)
     values = values.sort(1).values
-    values = torch.where(few_rows, widen_ends(values, lengths, generator), values)
     mild = swap_neighbours(values, generator)
     rough = shuffle_some(values, lengths, generator)
     kind = 2 * torch.rand(size, 1, generator=generator) - 1  # below 0: sorted
@@ -178,27 +177,16 @@ def sample_rows(
     return Rows(values, label(values))
 
 
-def sample_few_values(size: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """[size, width] sampled, row by row, from three values and two more close to each of them. In half of the rows
-    the three lie above or below a random bound."""
-    low = torch.randint(LARGEST + 1, (size, 1, 1), generator=generator)
-    low[: size // 2] = 0
-    apart = low + (torch.rand(size, 3, 1, generator=generator) * (LARGEST + 1 - low)).long()
-    apart[::2] = LARGEST - apart[::2]  # as many rows with an upper bound as with a lower one
-    close = apart + torch.randint(-6, 7, (size, 3, 2), generator=generator)
-    palettes = torch.cat([apart, close.clamp(0, LARGEST)], 2).flatten(1)
-    count = torch.randint(2, 10, (size, 1), generator=generator)
-    return palettes.gather(1, (torch.rand(size, width, generator=generator) * count).long())
-
-
-def widen_ends(values: Tensor, lengths: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Sorted [N, T] with, in a quarter of the rows each, the first value lowered or the last one raised at random."""
-    chances = torch.rand(len(values), 4, generator=generator)
-    first, last = values[:, :1], values.gather(1, lengths - 1)
-    lowered = (chances[:, :1] * (first + 1)).long()
-    raised = last + (chances[:, 1:2] * (LARGEST + 1 - last)).long()
-    values = values.scatter(1, lengths - 1, torch.where(chances[:, 2:3] < 0.25, raised, last))
-    return torch.cat([torch.where(chances[:, 3:] < 0.25, lowered, first), values[:, 1:]], 1)
+def sample_uneven(size: int, width: int, generator: torch.Generator | None = None) -> Tensor:
+    """[size, width] sampled, in random order: between two random bounds, with gaps from all alike (power 0) to a few
+    wide ones and many ties (power 6)."""
+    power = 6 * torch.rand(size, 1, generator=generator)
+    gaps = torch.rand(size, width, generator=generator).clamp(1e-6, 1 - 1e-6).log().neg() ** power
+    gaps[:, 0] = 0
+    low, high = (1.4 * torch.rand(size, 2, generator=generator) - 0.2).clamp(0, 1).sort(1).values.split(1, 1)
+    share = low + (high - low) * gaps.cumsum(1) / gaps.sum(1, keepdim=True)
+    values = ((LARGEST + 1) * share).long().clamp(max=LARGEST)
+    return values.gather(1, torch.rand(size, width, generator=generator).argsort(1))
 
 
 def sort_in_two(values: Tensor, lengths: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -237,13 +225,13 @@ def resample(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[
     """For the strict protocol: as many fresh rows, of both kinds and of the same lengths, in place of those given.
 
     Short rows of evenly spread values lack many pairs of neighbours that other rows have: in long rows neighbours
-    differ by 1 or not at all, in some rows by nearly 99. So most rows have few different values, with large steps
-    and many ties, and half of all rows are put in bands, most of them narrow.
+    differ by 1 or not at all, in some rows by nearly 99. So most rows have uneven gaps, and half of all rows are put
+    in bands, most of them narrow.
     """
     sequences, labels = batch
     lengths = (sequences != PAD).sum(1)
     shortest, longest = int(lengths.min()), sequences.shape[1]
-    rows = sample_rows(len(labels), shortest, longest, generator, two_runs=0.25, few_values=0.6)
+    rows = sample_rows(len(labels), shortest, longest, generator, two_runs=0.25, uneven=0.6)
     in_band = torch.rand(len(labels), 1, generator=generator) < 0.5
     changed = torch.where(in_band, relabel(rows.sequences, generator, band_exponent=2.0), rows.sequences)
     return changed.to(sequences.device), rows.labels.to(sequences.device)

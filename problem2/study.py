@@ -26,7 +26,7 @@ from problem2.trained import PROTOCOLS
 
 HERE = Path(__file__).resolve().parent
 LENGTHS = {"course": (32, 64, 128, 256), "strict": (32, 64, 128, 256, 512, 1024)}
-EPOCHS = {("strict", "window"): 128}  # a proof asks for more than tests do; all others train as long as train.py says
+EPOCHS = {("strict", "window"): 256}  # a proof asks for more than tests do; all others train as long as train.py says
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     if not settings.only_sum_up:
         study_runs.collect(settings.output_dir, forget=True)
-        jobs.run(make_jobs(settings), settings.workers)  # loading the data waits for rank 0
+        jobs.run(make_jobs(settings), settings.workers)
     sum_up(settings.output_dir)
 
 

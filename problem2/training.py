@@ -24,7 +24,7 @@ class Settings:
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
     batch_size: int | None = setting(None, "rows in a step (course: 64, strict: 128)", minimum=1)
-    epochs: int | None = setting(None, "passes over the training rows (course: 38, strict: 64)", minimum=1)
+    epochs: int | None = setting(None, "passes over the training rows (course: 36, strict: 64)", minimum=1)
     lr: float = setting(3e-3, "highest learning rate, after the warm-up", minimum=0)
     d_model: int | None = setting(None, "width of the model (course: 32, strict: 64)", minimum=1)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1)

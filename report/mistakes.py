@@ -163,14 +163,14 @@ def low_learning_rate(model: nn.Module, recipe: Recipe) -> Recipe:
 
 def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
     """Embeddings as large as in the sound run, but close values no longer start close together."""
-    nn.init.normal_(model.embedding.weight, std=model.embedding.embedding_dim**-0.5)
+    nn.init.normal_(model.embedding.weight, std=model.embedding.weight.std().item())
     return recipe
 
 
 def large_values(model: nn.Module, recipe: Recipe) -> Recipe:
     """Entries as large as nn.Embedding makes them, and still multiplied by √d_model as in the original paper: values
     are then √d_model times as large as positions. Their order stays."""
-    model.embedding.weight.data *= model.embedding.embedding_dim**0.5
+    model.embedding.weight.data /= model.embedding.weight.std()
     return recipe
 
 

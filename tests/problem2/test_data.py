@@ -179,12 +179,13 @@ def test_two_runs_are_sorted_each():
     assert ((rows.sequences != PAD).sum(1) == rows.lengths()).all() and rows.sequences.max() <= PAD
 
 
-def test_few_values_are_close_and_distant():
-    rows = dataset.sample_rows(500, 16, 16, torch.Generator().manual_seed(0), few_values=1.0)
-    different = torch.tensor([len(set(row)) for row in rows.sequences.tolist()])
-    assert different.max() <= 11 and different.float().mean() > 2.5
-    steps = rows.part(rows.labels == 1).sequences.diff(dim=1)
-    assert ((steps > 0) & (steps <= 6)).any() and (steps > 60).any()
+def test_uneven_rows_have_ties_and_wide_gaps_everywhere():
+    rows = dataset.sample_rows(2000, 8, 16, torch.Generator().manual_seed(0), uneven=1.0)
+    assert 0.46 < rows.labels.float().mean() < 0.56 and rows.sequences.max() == PAD
+    ordered = rows.part(rows.labels == 1).sequences
+    gaps = ordered.diff(dim=1).masked_fill(ordered[:, 1:] == PAD, 0)
+    assert (gaps[:, :7] > 60).any(0).all() and (gaps[:, :7] == 0).any(0).all() and (gaps >= 0).all()
+    assert ordered[:, 0].max() > 80 and ordered.min() == 0 and (ordered == dataset.LARGEST).any()
 
 
 def test_inversions_are_pairs_in_the_wrong_order():
