@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -19,24 +18,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import measure
 from lab import device
 from lab.files import versions, write_block, write_json
-from lab.settings import parse, run, setting
+from lab.settings import run
 
 HERE = Path(__file__).resolve().parent
 BLOCK = "measured: make bench"  # of benchmarks/README.md
+ROUNDS = 40  # of a comparison
 
 
-@dataclass(frozen=True)
-class Settings:
-    rounds: int = setting(40, "rounds of a comparison; cost takes a tenth", minimum=20)
-
-
-def main(settings: Settings) -> None:
+def main() -> None:
     device.start("cpu")
     info = Path("/proc/cpuinfo")
     named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
     results = {"processor": named[1] if named else platform.processor(), "cores": os.cpu_count()}
-    results |= {"versions": versions(), "steps": measure.steps(settings.rounds), "training": measure.training()}
-    results["cost"] = measure.cost(settings.rounds // 10)
+    results |= {"versions": versions(), "steps": measure.steps(ROUNDS), "training": measure.training()}
+    results["cost"] = measure.cost(ROUNDS // 10)
     write_json(HERE / "results.json", results)
     write_block(HERE / "README.md", BLOCK, tables(results))
     print(tables(results))
@@ -80,4 +75,4 @@ def markdown(*head: str, rows: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    run(main, __doc__)

@@ -28,7 +28,7 @@ def load(path: Path, kind: str) -> dict:
     file = io.BytesIO(read_bytes(path, HINT))
     try:
         if not zipfile.is_zipfile(file):
-            raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {HINT}")
+            raise ValueError("torch.save writes zip archives")
         file.seek(0)
         content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
@@ -36,8 +36,6 @@ def load(path: Path, kind: str) -> dict:
             f"{path} holds Python objects besides tensors and plain values, which could run code when opened, "
             f"so it was not opened: {HINT}"
         ) from None
-    except UserError:
-        raise
     except Exception:  # torch raises many kinds for a truncated file or for something else altogether
         raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {HINT}") from None
     if not isinstance(content, dict) or not isinstance(content.get("kind"), str):

@@ -122,17 +122,10 @@ def read_bytes(path: Path, hint: str) -> bytes:
 
 def read_json(path: Path, hint: str):
     """The parsed file, or a UserError that says where the text stops being JSON."""
-    content = read_bytes(path, hint)
     try:
-        return json.loads(content.decode())
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text in UTF-8 (byte {error.start}): {hint}") from None
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path} is not valid JSON ({error.msg} at line {error.lineno}, column {error.colno}): {hint}"
-        ) from None
-    except (RecursionError, ValueError) as error:
-        raise UserError(f"{path} is not JSON that can be read ({error}): {hint}") from None
+        return json.loads(read_bytes(path, hint).decode())
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, too long a number, or nested too deeply
+        raise UserError(f"{path} is not valid JSON ({error}): {hint}") from None
 
 
 # --- one writer at a time --------------------------------------------------------------------------------------

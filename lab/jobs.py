@@ -8,12 +8,10 @@ and never uses a run that was made with other settings. A job that fails does no
 that failed are named. What a job prints goes to a .log file beside its result.
 """
 
-import contextlib
 import multiprocessing
 import os
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from lab import device
+from lab import device, settings
 from lab.files import UserError, read_json, write_json
 
 
@@ -44,36 +42,27 @@ def finished(job: Job) -> dict | None:
 
 def run(jobs: list[Job], workers: int = 0) -> list[dict]:
     """The results of all jobs, in their order; `workers` at a time (0: one for each core)."""
-    failed = _run([job for job in jobs if finished(job) is None], workers or os.cpu_count() or 1)
-    if failed:
-        raise UserError("; ".join(failed))
-    return [finished(job) for job in jobs]
-
-
-def _run(jobs: list[Job], workers: int) -> list[str]:
-    """One sentence for each job that failed."""
-    failed, context = [], multiprocessing.get_context("spawn")
-    processes: list = []
+    todo = [job for job in jobs if finished(job) is None]
+    failed, processes, context = [], [], multiprocessing.get_context("spawn")
 
     def run_one(job: Job) -> str | None:
-        try:
-            job.result.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            return f"{job.name} failed: {job.result.parent} cannot be written ({error.strerror})"
+        """Why the job failed, if it did."""
         process = context.Process(target=_work, args=(job,), daemon=True)
         processes.append(process)
         process.start()
         process.join()
         if process.exitcode == 0:
             return None
-        log = job.result.with_suffix(".log")
-        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        ended = f"exit code {process.exitcode}" if process.exitcode > 0 else f"stopped by signal {-process.exitcode}"
-        reason = lines[-1] if lines and process.exitcode > 0 else ended
+        log = _log(job)
+        printed = log.read_text(errors="replace") if log.exists() else ""
+        reason = f"stopped by signal {-process.exitcode}" if process.exitcode < 0 else last_line(printed)
         return f"{job.name} failed: {reason} (all it printed is in {log})"
 
-    with ThreadPoolExecutor(workers) as pool, tqdm(total=len(jobs), unit="run", disable=None) as bar:
-        futures = {pool.submit(run_one, job): job for job in jobs}
+    for job in todo:
+        job.result.parent.mkdir(parents=True, exist_ok=True)
+    workers = workers or os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool, tqdm(total=len(todo), unit="run", disable=None) as bar:
+        futures = {pool.submit(run_one, job): job for job in todo}
         try:
             for future in as_completed(futures):
                 problem = future.result()
@@ -86,22 +75,25 @@ def _run(jobs: list[Job], workers: int) -> list[str]:
             for process in processes:
                 process.terminate()
             raise
-    return failed
+    if failed:
+        raise UserError("; ".join(failed))
+    return [finished(job) for job in jobs]
+
+
+def _log(job: Job) -> Path:
+    return job.result.with_suffix(".log")
 
 
 def _work(job: Job) -> None:
     """In a process of its own: the function, with its output in a file, and its result."""
     device.start("cpu")
-    with open(job.result.with_suffix(".log"), "w") as log, contextlib.redirect_stdout(log):
-        try:
-            with contextlib.redirect_stderr(log):
-                write_json(job.result, {"settings": job.settings} | job.function(**job.settings, **job.paths))
-        except UserError as error:
-            print(error, file=log)
-            sys.exit(1)
-        except Exception:
-            print(traceback.format_exc(), file=log)
-            sys.exit(1)
+    sys.stdout = sys.stderr = open(_log(job), "w")  # noqa: SIM115  (open until the process ends)
+    settings.run(lambda: write_json(job.result, {"settings": job.settings} | job.function(**job.settings, **job.paths)))
+
+
+def last_line(printed: str) -> str:
+    """Of a script that failed: its error."""
+    return (printed.strip().splitlines() or ["it printed nothing"])[-1].removeprefix("error: ")
 
 
 def call(script: Path, flags: dict) -> None:
@@ -117,8 +109,7 @@ def call(script: Path, flags: dict) -> None:
     )
     print(done.stdout, flush=True)
     if done.returncode:
-        lines = done.stdout.strip().splitlines() or ["it printed nothing"]
-        raise UserError(f"{Path(script).name} failed: {lines[-1].removeprefix('error: ')}")
+        raise UserError(f"{Path(script).name} failed: {last_line(done.stdout)}")
 
 
 def train_once(script: Path, flags: dict, folder: Path, **paths) -> dict:

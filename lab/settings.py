@@ -11,7 +11,7 @@ import argparse
 import math
 import os
 import sys
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import get_args
 
@@ -89,9 +89,19 @@ def as_plain(settings) -> dict:
     }
 
 
-def run(main) -> None:
-    """Call a script's `main`: what the user can put right becomes one line and exit code 2, never a traceback."""
+@dataclass(frozen=True)
+class NoSettings:
+    """Of a script without flags."""
+
+
+def run(main, description: str | None = None) -> None:
+    """Call a script's `main`: what the user can put right becomes one line and exit code 2, never a traceback.
+
+    A script without flags gives its description here, for --help.
+    """
     try:
+        if description:
+            parse(NoSettings, description)
         main()
     except UserError as error:
         print(f"error: {shown(error, 2000)}", file=sys.stderr)

@@ -156,13 +156,13 @@ def train(
 
 
 def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
-    device = next(model.parameters()).device
-    rows = take(task.train, slice(None), device)
+    rows = take(task.train, slice(None), next(model.parameters()).device)
     average = copy.deepcopy(model) if recipe.ema_decay else model
     optimizer = make_optimizer(model, recipe)
+    parts = {"model": model, "average": average, "optimizer": optimizer}
     log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     if resume:
-        log = _restore(output_dir / "last.pth", task.kind, settings, model, optimizer, average, log)
+        log = _restore(output_dir / "last.pth", task.kind, settings, parts, log)
     done = len(log["val_acc"])
     per_epoch = math.ceil(min(recipe.epoch_rows or math.inf, len(rows[0])) / recipe.batch_size)
     steps = {"total": recipe.epochs * per_epoch, "initial": done * per_epoch}
@@ -182,10 +182,9 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
             header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1}
             if best:
                 checkpoint.save(output_dir / "best_model.pth", header | {"model": average.state_dict()})
-            state = {"model": model.state_dict(), "average": average.state_dict()}
-            state |= {"optimizer": optimizer.state_dict(), "log": log}
-            checkpoint.save(output_dir / "last.pth", header | state)
-    return _finish(model, task, settings, output_dir, log, device)
+            state = {name: part.state_dict() for name, part in parts.items()}
+            checkpoint.save(output_dir / "last.pth", header | state | {"log": log})
+    return _finish(model, task, settings, output_dir, log)
 
 
 def _line(epoch: int, recipe: Recipe, scores: list[float], best: bool) -> str:
@@ -215,7 +214,8 @@ def _keep_previous(folder: Path) -> None:
     print(f"{folder} held {what}: it is now in {previous}", flush=True)
 
 
-def _restore(path: Path, kind: str, settings: dict, model, optimizer, average, fresh_log: dict) -> dict:
+def _restore(path: Path, kind: str, settings: dict, parts: dict, fresh_log: dict) -> dict:
+    """Put the saved state into the model, its average and the optimizer; returns the log of the epochs so far."""
     if not path.exists():
         print(f"nothing to resume in {path.parent}: starting from the beginning.")
         return fresh_log
@@ -228,14 +228,13 @@ def _restore(path: Path, kind: str, settings: dict, model, optimizer, average, f
             "resume with the same flags, or start anew without --resume."
         )
     try:
-        model.load_state_dict(saved["model"])
-        average.load_state_dict(saved["average"])
-        optimizer.load_state_dict(saved["optimizer"])
-        states = [(parameter, optimizer.state[parameter]) for parameter in model.parameters()]
+        for name, part in parts.items():
+            part.load_state_dict(saved[name])
+        state = parts["optimizer"].state
+        if any(state[parameter]["exp_avg"].shape != parameter.shape for parameter in parts["model"].parameters()):
+            raise ValueError("another model's optimizer")
         log = {name: [float(value) for value in saved["log"][name]] for name in COLUMNS}
         log |= {"best_epoch": int(saved["log"]["best_epoch"]), "seconds": float(saved["log"]["seconds"])}
-        if any(state["exp_avg"].shape != parameter.shape for parameter, state in states):
-            raise ValueError("another model's optimizer")
         if {len(log[name]) for name in COLUMNS} != {saved["epoch"]}:
             raise ValueError("one number per epoch")
         if not all(math.isfinite(value) for name in COLUMNS for value in (log["seconds"], *log[name])):
@@ -274,23 +273,21 @@ def data_digest(task: Task) -> str:
     return digest.hexdigest()[:16]
 
 
-def _finish(model, task, settings, output_dir: Path, log: dict, device) -> dict:
+def _finish(model, task, settings, output_dir: Path, log: dict) -> dict:
     """Evaluate the best weights on the test rows, and write what people read."""
     best = checkpoint.load(output_dir / "best_model.pth", task.kind)
     model.load_state_dict(best["model"])
     test_loss, test_acc = evaluate(model, task.test, task.score)
-    perfect = [number for number, accuracy in enumerate(log["val_acc"], 1) if accuracy == 1.0]
-    seconds = log.pop("seconds")
+    write_timing(output_dir, log.pop("seconds"), next(model.parameters()).device)
     log |= {
         "test_loss": test_loss,
         "test_acc": test_acc,
-        "first_perfect_epoch": perfect[0] if perfect else None,
+        "first_perfect_epoch": next((n for n, accuracy in enumerate(log["val_acc"], 1) if accuracy == 1.0), None),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "config": settings,
         "seed": settings["seed"],
         "versions": versions(),
     }
     draw_training_curves(log, output_dir / "training_curves.png")
-    write_timing(output_dir, seconds, device)
     write_json(output_dir / "training_log.json", log)  # last: a run that has it has ended (see `finished`)
     return log

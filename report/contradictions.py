@@ -15,7 +15,6 @@ Writes contradictions.json. Faulty trainings that are finished are kept in runs/
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -26,7 +25,7 @@ import problem1.dataset
 import problem2.dataset
 from lab import device, jobs
 from lab.files import read_json, versions, write_json
-from lab.settings import parse, run, setting
+from lab.settings import run
 from problem1.trained import load_model
 from report import mistakes
 
@@ -35,11 +34,6 @@ POINT = 0.01  # near: within one point, half the width of the 95% interval of 50
 HALF = 0.06  # 50%: a constant answer to 500 rows of two equally likely classes is within 6 points (99% interval)
 SCHEMES = ("sinusoidal", "learned")
 LEARNS, FAILS = 0.95, 0.6  # test accuracy at least, at most
-
-
-@dataclass(frozen=True)
-class Settings:
-    output_dir: Path = setting(HERE, "folder of contradictions.json and, in runs/, the faulty trainings", metavar="DIR")
 
 
 # --- the table ---------------------------------------------------------------------------------------------------
@@ -162,14 +156,14 @@ def heads_by_seed() -> dict:
     return found
 
 
-def faulty_trainings(folder: Path, sums: dict) -> dict:
+def faulty_trainings(sums: dict) -> dict:
     """Side by side: two for problem 1, and for problem 2 two schemes with each mistake. Beside the mistake each has the
     configuration of the sound run."""
     rows, made = problem2.dataset.load_or_generate(), []
 
     def add(name: str, function: Callable, part: dict, sound: str, **mistake) -> None:
-        settings, paths = {"config": log_of(sound)["config"]} | mistake, {"rows": part, "folder": folder / name}
-        made.append(jobs.Job(name, function, settings, folder / name / "measured.json", paths))
+        folder, settings = HERE / "runs" / name, {"config": log_of(sound)["config"]} | mistake
+        made.append(jobs.Job(name, function, settings, folder / "measured.json", {"rows": part, "folder": folder}))
 
     for name, ignored in (("first_digit_given", None), ("first_digit_given_and_0_ignored", 0)):
         add(name, mistakes.train_given_first, sums, "problem1/results", ignored=ignored)
@@ -180,7 +174,7 @@ def faulty_trainings(folder: Path, sums: dict) -> dict:
     return numbers | {"never_learns": stuck}
 
 
-def measure(folder: Path) -> dict:
+def measure() -> dict:
     """Every mistake made and measured; first what may be missing."""
     sums = problem1.dataset.load_or_generate()
     model, _ = load_model(ROOT / "problem1/results/best_model.pth")
@@ -194,13 +188,13 @@ def measure(folder: Path) -> dict:
         "predicted": mistakes.predicted(sums["test"], problem2.dataset.DEFAULT),
         "heads_by_seed": heads_by_seed(),
         "ablation_by_axis": mistakes.ablation_by_axis(model, sums["test"]),
-        **faulty_trainings(folder, sums),
+        **faulty_trainings(sums),
     }
 
 
-def main(settings: Settings) -> None:
+def main() -> None:
     device.start("cpu")
-    found, path = measure(settings.output_dir / "runs"), settings.output_dir / "contradictions.json"
+    found, path = measure(), HERE / "contradictions.json"
     found |= {"table": table(found), "versions": versions()}
     write_json(path, found)
     for row in found["table"]:
@@ -209,4 +203,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    run(main, __doc__)

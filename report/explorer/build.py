@@ -13,7 +13,6 @@ import io
 import json
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from lab import checkpoint, device
 from lab.files import UserError, read_json, write_bytes
-from lab.settings import parse, run, setting
+from lab.settings import run
 from lab.training import evaluate
 from problem1 import dataset as addition
 from problem1 import trained as addition_trained
@@ -38,7 +37,7 @@ from problem2 import generate_data
 from problem2 import trained as sorting_trained
 from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucket
 
-HERE = Path(__file__).resolve().parent
+HERE, PAGE = Path(__file__).resolve().parent, ROOT / "report/explorer.html"
 RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
 PARTS = ("ui", "add", "carry", "length", "sorted", "main")  # scripts after the engine, in this order
 ROWS = 1000  # of the test rows, on which the page measures accuracy with heads off
@@ -50,11 +49,6 @@ FIGURES = {  # for readers whose browser runs no scripts
     RESULTS1 / "text/proof.png": "Addition at every length: the logit margins of all local contexts",
     RESULTS2 / "extrapolation/extrapolation_curves.png": "Sorted or not: accuracy at longer lengths",
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    output: Path = setting(ROOT / "report/explorer.html", "the page", metavar="FILE")
 
 
 # --- weights as text ---------------------------------------------------------------------------------------------
@@ -245,15 +239,15 @@ def page() -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], source("page.html"))
 
 
-def main(settings: Settings) -> None:
+def main() -> None:
     device.start("cpu")
     try:
         content = page().encode()
     except (KeyError, TypeError):
         raise UserError("results are incomplete, or of models that cannot add: run `make`.") from None
-    write_bytes(settings.output, content)
-    print(f"{settings.output}: {len(content):,} bytes")
+    write_bytes(PAGE, content)
+    print(f"{PAGE}: {len(content):,} bytes")
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    run(main, __doc__)

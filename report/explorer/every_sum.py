@@ -8,7 +8,6 @@ same.
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,36 +16,20 @@ sys.path.insert(0, str(ROOT))
 from tqdm import tqdm
 
 from lab.files import UserError, write_json
-from lab.settings import parse, run, setting
+from lab.settings import run
 from report.explorer import build
 
 OUTPUT = build.HERE / "every_sum.json"
-COUNT = """(model, from, to, low, high) => {
-  let errors = 0, smallest = Infinity;
-  for (let a = from; a < to; a++) {
-    for (let b = low; b <= high; b += 25) {
-      const pairs = Array.from({ length: Math.min(25, high + 1 - b) }, (_, k) => [a, b + k]);
-      const { sources, targets } = model.tokens(pairs), logits = model.forced(sources, targets, null);
-      for (let row = 0; row < pairs.length; row++) {
-        let margin = Infinity;
-        for (let k = row * model.T; k < (row + 1) * model.T; k++) {
-          margin = Math.min(margin, Engine.margin(logits, k * model.vocabulary, model.vocabulary, targets[k]));
-        }
-        errors += margin <= 0;
-        smallest = Math.min(smallest, margin);
-      }
-    }
-  }
-  return [errors, smallest];
+MARGINS = """(a, low, high) => {  // of each sum with this first number, the smallest logit margin of its digits
+  const pairs = Array.from({ length: high + 1 - low }, (_, k) => [a, low + k]);
+  const { sources, targets } = model.tokens(pairs), logits = model.forced(sources, targets, null);
+  const margin = (k) => Engine.margin(logits, k * model.vocabulary, model.vocabulary, targets[k]);
+  return pairs.map((_, row) => Math.min(...Array.from({ length: model.T }, (_, k) => margin(row * model.T + k))));
 }"""
 
 
-@dataclass(frozen=True)
-class Settings:
-    first: int | None = setting(None, "only sums whose first number is below this one", minimum=1)
-
-
-def main(settings: Settings) -> None:
+def main(end: int | None = None) -> None:
+    """`end`: only sums whose first number is below it."""
     try:
         from py_mini_racer import MiniRacer
     except ImportError:
@@ -54,14 +37,14 @@ def main(settings: Settings) -> None:
     packed = build.addition_model()[0]
     digits = packed["settings"]["num_digits"]
     low, high = 10 ** (digits - 1), 10**digits - 1
-    end = min(settings.first or high + 1, high + 1)
+    end = end or high + 1
     context, errors, smallest = MiniRacer(), 0, float("inf")
     for name in ("engine", "models"):
         context.eval(build.source(f"{name}.js"))
-    context.eval(f"const model = Engine.load({json.dumps(packed)}), count = {COUNT};")
+    context.eval(f"const model = Engine.load({json.dumps(packed)}), margins = {MARGINS};")
     for a in tqdm(range(low, end), desc="first number", leave=False, disable=None):
-        wrong, margin = json.loads(context.eval(f"JSON.stringify(count(model, {a}, {a + 1}, {low}, {high}))"))
-        errors, smallest = errors + wrong, min(smallest, margin)
+        margins = json.loads(context.eval(f"JSON.stringify(margins({a}, {low}, {high}))"))
+        errors, smallest = errors + sum(margin <= 0 for margin in margins), min(smallest, *margins)
     context.close()
     pairs = (end - low) * (high + 1 - low)
     found = {
@@ -75,4 +58,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    run(main, __doc__)

@@ -42,17 +42,17 @@ def test_results_that_are_missing_or_of_a_model_that_cannot_add_get_one_sentence
     shutil.copytree(ROOT / "problem1/results", tmp_path / "results", ignore=shutil.ignore_patterns("carry", "seeds"))
     monkeypatch.setattr(build, "RESULTS1", tmp_path / "results")
     with pytest.raises(UserError, match=r"patching\.json.*run `make`"):
-        build.main(build.Settings())
+        build.main()
     write_json(tmp_path / "results/carry/patching.json", {"groups": []})
     write_json(tmp_path / "results/carry/program.json", {"program": None})
     with pytest.raises(UserError, match=r"cannot add: run `make`"):
-        build.main(build.Settings())
+        build.main()
 
 
 def test_every_sum_of_a_first_number(tmp_path, monkeypatch):
     pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
     monkeypatch.setattr(every_sum, "OUTPUT", tmp_path / "found.json")
-    every_sum.main(every_sum.Settings(first=101))
+    every_sum.main(end=101)
     found = read_json(tmp_path / "found.json", "")
     assert found["pairs"] == 900 and found["errors"] == 0 and 0 < found["smallest_margin"] < np.inf
     packed = build.addition_model()[0]

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import random
 
 import pytest
 import torch
@@ -45,16 +44,11 @@ def test_code_in_a_pickle_is_refused_and_not_run(tmp_path, wrap):
     assert not trace.exists()
 
 
-def test_truncated_and_damaged_files(good):
-    content, source = good.read_bytes(), random.Random(0)
-    for _ in range(40):
-        good.write_bytes(content[: source.randrange(len(content))])
-        with pytest.raises(UserError, match=r"best_model\.pth"):
-            checkpoint.load(good, "here")
-    for junk in (b"", b"\x00" * 1000, b"PK\x03\x04", b"not a checkpoint"):
-        good.write_bytes(junk)
-        with pytest.raises(UserError, match=r"best_model\.pth is damaged"):
-            checkpoint.load(good, "here")
+@pytest.mark.parametrize("damage", [lambda good: good[: len(good) // 2], lambda good: b"not a checkpoint"])
+def test_a_damaged_file_is_refused(good, damage):
+    good.write_bytes(damage(good.read_bytes()))
+    with pytest.raises(UserError, match=r"best_model\.pth is damaged"):
+        checkpoint.load(good, "here")
 
 
 @pytest.mark.parametrize(
@@ -64,17 +58,13 @@ def test_truncated_and_damaged_files(good):
         ({"weight": torch.zeros(2)}, "not a checkpoint of this project"),
         ({"kind": "there", "settings": {}, "model": {}}, "of there, not of here"),
         ({"kind": "here", "settings": {}}, "lacks its settings or its weights"),
+        ({"kind": "here", "settings": {"d": {}}, "model": {}}, "no plain values"),
     ],
 )
 def test_other_contents(tmp_path, content, words):
     torch.save(content, tmp_path / "x.pth")
     with pytest.raises(UserError, match=words):
         checkpoint.load(tmp_path / "x.pth", "here")
-
-
-def test_missing(tmp_path):
-    with pytest.raises(UserError, match=r"none\.pth does not exist: run train\.py first"):
-        checkpoint.load(tmp_path / "none.pth", "here")
 
 
 def linear(**changes):

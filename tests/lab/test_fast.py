@@ -8,7 +8,7 @@ from torch import nn
 
 import problem1.attention
 import problem2.attention
-from lab import checkpoint, fast
+from lab import fast
 from lab.fast import FastLinear, accelerate, slow_down
 from problem1.model import Seq2SeqTransformer
 from problem2.model import create_model
@@ -45,34 +45,27 @@ def onednn_calls(monkeypatch):
     return calls
 
 
-def test_outputs_move_by_rounding_only(case):
+def gradients(model, inputs) -> list[torch.Tensor]:
+    model.train()(*inputs).square().mean().backward()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def test_outputs_and_gradients_move_by_rounding_only(case):
     model, accelerated, inputs = case
     with torch.no_grad():
         torch.testing.assert_close(accelerated(*inputs), model(*inputs), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(gradients(accelerated, inputs), gradients(model, inputs), atol=1e-5, rtol=1e-4)
 
 
-def test_every_linear_layer_is_accelerated_and_nothing_else_changes(case):
-    model, accelerated, _ = case
-    for (name, ours), (_, theirs) in zip(model.named_modules(), accelerated.named_modules(), strict=True):
-        assert type(theirs) is (FastLinear if type(ours) is nn.Linear else type(ours)), name
-
-
-def test_gradients_move_by_rounding_only(case):
+def test_nothing_else_changes_and_slow_down_takes_everything_back(case):
     model, accelerated, inputs = case
-    for either in (model, accelerated):
-        either.train()(*inputs).square().mean().backward()
-    for (name, ours), theirs in zip(model.named_parameters(), accelerated.parameters(), strict=True):
-        torch.testing.assert_close(theirs.grad, ours.grad, atol=1e-5, rtol=1e-4, msg=name)
-
-
-def test_slow_down_takes_everything_back(case):
-    model, accelerated, inputs = case
+    assert list(accelerated.state_dict()) == list(model.state_dict())  # so checkpoints fit both
+    kinds = [type(module) for module in model.modules()]
+    fast_kinds = [FastLinear if kind is nn.Linear else kind for kind in kinds]
+    assert [type(module) for module in accelerated.modules()] == fast_kinds
     slow_down(accelerated)
-    assert [type(module) for module in accelerated.modules()] == [type(module) for module in model.modules()]
-    for either in (model, accelerated):
-        either.train()(*inputs).square().mean().backward()
-    for ours, theirs in zip(model.parameters(), accelerated.parameters(), strict=True):
-        assert torch.equal(theirs.grad, ours.grad)
+    assert [type(module) for module in accelerated.modules()] == kinds
+    assert all(map(torch.equal, gradients(accelerated, inputs), gradients(model, inputs)))
 
 
 @pytest.mark.parametrize("keys", [1, 4, 7, 15, 16, 30])
@@ -92,17 +85,6 @@ def test_softmax_and_its_gradient(attention, keys):
         assert mask is None or not (both[0][0] * (mask == 0)).any()
 
 
-def test_a_checkpoint_goes_in_and_out(case, tmp_path):
-    model, accelerated, inputs = case
-    assert list(accelerated.state_dict()) == list(model.state_dict())
-    content = {"kind": "test", "settings": {}, "model": accelerated.state_dict()}
-    checkpoint.save(tmp_path / "best_model.pth", content)
-    loaded = checkpoint.load(tmp_path / "best_model.pth", "test")
-    plain = checkpoint.rebuild(lambda settings: copy.deepcopy(model), loaded, tmp_path)
-    with torch.no_grad():
-        assert torch.equal(plain(*inputs), model(*inputs))
-
-
 @needs_onednn
 def test_onednn_computes_every_product_of_a_layer(case, onednn_calls):
     _, accelerated, inputs = case
@@ -112,17 +94,6 @@ def test_onednn_computes_every_product_of_a_layer(case, onednn_calls):
     assert len(onednn_calls) == layers
     accelerated(*inputs).sum().backward()
     assert len(onednn_calls) == 4 * layers  # the same again, and two more for the gradients
-
-
-@needs_onednn
-def test_small_products_stay_with_torch(onednn_calls, monkeypatch):
-    monkeypatch.setattr(fast, "WORTH_IT", 5 * 16 * 8)
-    layer = accelerate(nn.Linear(16, 8))
-    with torch.no_grad():
-        layer(torch.randn(4, 16))
-        assert not onednn_calls
-        layer(torch.randn(5, 16))
-    assert len(onednn_calls) == 1
 
 
 @pytest.mark.parametrize("shape", [(5, 16), (2, 7, 16), (3, 4, 0, 16), (0, 16), (16,), (100, 3, 16)])
@@ -137,14 +108,25 @@ def test_every_shape(shape, bias):
 
 
 @needs_onednn
-@pytest.mark.parametrize("device, dtype", [("cpu", torch.float64), ("cpu", torch.bfloat16), ("meta", torch.float32)])
-def test_other_precisions_and_devices_stay_with_torch(device, dtype, onednn_calls):
-    layer, x = nn.Linear(16, 8, device=device, dtype=dtype), torch.zeros(5, 16, device=device, dtype=dtype)
+@pytest.mark.parametrize(
+    ("rows", "device", "dtype", "autocast"),
+    [
+        (4, "cpu", torch.float32, False),  # too small to be worth it
+        (5, "cpu", torch.float64, False),
+        (5, "cpu", torch.bfloat16, False),
+        (5, "cpu", torch.float32, True),
+        (5, "meta", torch.float32, False),
+    ],
+)
+def test_what_stays_with_torch(rows, device, dtype, autocast, onednn_calls, monkeypatch):
+    monkeypatch.setattr(fast, "WORTH_IT", 5 * 16 * 8)
+    layer, x = nn.Linear(16, 8, device=device, dtype=dtype), torch.zeros(rows, 16, device=device, dtype=dtype)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        assert accelerate(layer)(x).dtype == (torch.bfloat16 if autocast else dtype)
+        assert not onednn_calls
     with torch.no_grad():
-        assert accelerate(layer)(x).dtype == dtype
-        with torch.autocast("cpu", torch.bfloat16):
-            assert device == "meta" or accelerate(nn.Linear(16, 8))(torch.randn(5, 16)).dtype == torch.bfloat16
-    assert not onednn_calls
+        accelerate(nn.Linear(16, 8))(torch.zeros(5, 16))
+    assert len(onednn_calls) == 1
 
 
 def test_without_onednn(monkeypatch):

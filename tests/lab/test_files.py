@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.files import UserError, only_one, read_json, write_bytes, write_json
+from lab.files import UserError, read_json, write_bytes, write_json
 
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 values = st.recursive(
@@ -51,49 +51,21 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path, monkeypa
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
 
 
-def test_a_folder_that_is_a_file(tmp_path):
-    (tmp_path / "results").write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        write_bytes(tmp_path / "results/log.json", b"")
-    with (
-        pytest.raises(UserError, match="cannot be used as output folder"),
-        only_one(tmp_path / "results", "a training"),
-    ):
-        pass
-
-
-def test_json_that_is_missing_or_broken(tmp_path):
-    with pytest.raises(UserError, match=r"none\.json does not exist: make it"):
-        read_json(tmp_path / "none.json", "make it")
-    (tmp_path / "bad.json").write_text('{"a": [1,\n2,,3]}')
-    with pytest.raises(UserError, match=r"line 2, column 3"):
-        read_json(tmp_path / "bad.json", "make it")
-    (tmp_path / "dir.json").mkdir()
-    with pytest.raises(UserError, match="cannot be read"):
-        read_json(tmp_path / "dir.json", "make it")
-
-
-def test_a_folder_in_use_is_refused_and_a_killed_process_lets_go(tmp_path):
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys, time\nfrom pathlib import Path\nfrom lab.files import only_one\n"
-            "with only_one(Path(sys.argv[1]), 'a training'):\n    print('held', flush=True)\n    time.sleep(60)",
-            str(tmp_path),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match="in use"), only_one(tmp_path, "a training"):
-            pass
-    finally:
-        holder.kill()
-        holder.wait()
-    with only_one(tmp_path, "a training"):
-        pass
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "does not exist: make it"),
+        (b'{"a": [1,\n2,,3]}', "line 2 column 3"),
+        (b'"\xff"', "position 1"),
+        (b"[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_json_that_is_missing_or_broken(tmp_path, content, words):
+    path = tmp_path / "bad.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"bad\.json .*{words}"):
+        read_json(path, "make it")
 
 
 def test_two_writers_of_one_file_never_mix(tmp_path):

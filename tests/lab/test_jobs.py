@@ -1,11 +1,11 @@
 """Runs side by side: each once, in a process of its own, used again only with the same settings."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -58,12 +58,11 @@ def test_what_is_finished_is_used_again_but_only_with_the_same_settings(tmp_path
     run(jobs(tmp_path, [1, 2]), workers=2)
     run(jobs(tmp_path, [1, 2, 3]), workers=2)
     assert sorted(number for number, _ in traced(tmp_path)) == ["1", "2", "3"]
-    other = jobs(tmp_path, [1])[0]
-    assert finished(other) is not None
-    assert finished(Job(other.name, square, other.settings | {"number": 7}, other.result)) is None
-    changed = Job("run 1", square, other.settings | {"number": 7}, other.result)
+    job = jobs(tmp_path, [1])[0]
+    changed = replace(job, settings=job.settings | {"number": 7})
+    assert finished(job) and not finished(changed)
     assert run([changed], workers=1)[0]["square"] == 49
-    assert json.loads(other.result.read_text())["settings"]["number"] == 7
+    assert finished(changed) and not finished(job)
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,6 @@ def test_bootstrap_agrees_with_the_normal_interval_and_has_a_seed():
     assert torch.equal(bootstrap(samples)[0], low) and not torch.equal(bootstrap(samples, seed=1)[0], low)
 
 
-def test_bootstrap_of_equal_samples_has_no_width():
-    low, high = bootstrap(torch.full((50,), 0.25))
-    assert low.item() == high.item() == 0.25
-
-
 def test_a_proportion_and_its_interval():
     assert proportion(torch.tensor([True] * 81 + [False] * 182)) == {
         "share": 81 / 263,

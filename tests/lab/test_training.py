@@ -1,8 +1,10 @@
 """The loop: the right share of every batch, the right schedule, the best epoch kept, and no word lost when killed."""
 
+import copy
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch import nn
 
 from lab import checkpoint, device
 from lab.files import UserError
-from lab.training import Recipe, Task, evaluate, finished, make_optimizer, train
+from lab.training import Recipe, Task, evaluate, finished, make_optimizer, stopped, train
 
 
 def score(model, batch):
@@ -83,7 +85,7 @@ def test_stopped_and_resumed_is_the_same_to_the_bit(tmp_path, stop_after, ema_de
         assert whole_log[name] == parts_log[name]
 
 
-def test_what_is_validated_and_kept_is_the_ema_of_the_weights(tmp_path):
+def test_validated_and_kept_is_the_ema_of_the_weights_which_leaves_the_steps_alone(tmp_path):
     seen = []  # the weights as each step finds them, which is how the step before left them
 
     def watching(model, batch):
@@ -91,36 +93,28 @@ def test_what_is_validated_and_kept_is_the_ema_of_the_weights(tmp_path):
             seen.append(model.weight.detach().clone())
         return score(model, batch)
 
+    recipe = Recipe(1, 8, 1e-1, ema_decay=0.6)
     model = nn.Linear(3, 1)
-    log = train(model, a_task(score=watching), Recipe(1, 8, 1e-1, ema_decay=0.6), {"seed": 5}, tmp_path, 5, False)
-    saved = checkpoint.load(tmp_path / "last.pth", "toy")
-    left = [*seen[1:], saved["model"]["weight"]]
-    mean = seen[0]
-    for step, weight in enumerate(left):
+    plain = copy.deepcopy(model)
+    log = train(model, a_task(score=watching), recipe, {"seed": 5}, tmp_path / "ema", 5)
+    mean, last = seen[0], checkpoint.load(tmp_path / "ema/last.pth", "toy")
+    for step, weight in enumerate([*seen[1:], last["model"]["weight"]]):
         keep = min(0.6, (step + 1) / (step + 10))
         mean = keep * mean + (1 - keep) * weight
-    kept = checkpoint.load(tmp_path / "best_model.pth", "toy")["model"]
+    kept = checkpoint.load(tmp_path / "ema/best_model.pth", "toy")["model"]
     torch.testing.assert_close(kept["weight"], mean)
-    torch.testing.assert_close(saved["average"]["weight"], mean)
-    assert not torch.allclose(kept["weight"], left[-1])
+    torch.testing.assert_close(last["average"]["weight"], mean)
     model.load_state_dict(kept)
     assert log["val_loss"][-1] == evaluate(model, a_task().val, score)[0]
+    train(plain, a_task(), replace(recipe, ema_decay=0.0), {"seed": 5}, tmp_path / "plain", 5)
+    assert torch.equal(plain.weight, last["model"]["weight"]) and not torch.allclose(plain.weight, mean)
 
 
-def test_the_ema_leaves_the_steps_themselves_alone(tmp_path):
-    for name, ema_decay in (("with", 0.9), ("without", 0.0)):
-        run(tmp_path / name, ema_decay=ema_decay)
-    files = [checkpoint.load(tmp_path / name / "last.pth", "toy") for name in ("with", "without")]
-    assert files[0]["log"]["train_loss"] == files[1]["log"]["train_loss"]
-    assert all(torch.equal(files[0]["model"][name], files[1]["model"][name]) for name in files[0]["model"])
-    assert not torch.equal(files[0]["average"]["0.weight"], files[0]["model"]["0.weight"])
-    assert torch.equal(files[1]["average"]["0.weight"], files[1]["model"]["0.weight"])
-
-
-def test_resuming_a_finished_run_changes_nothing(tmp_path):
-    _, first = run(tmp_path)
+def test_resuming_with_nothing_there_starts_and_resuming_a_finished_run_changes_nothing(tmp_path, capsys):
+    _, first = run(tmp_path, resume=True)
+    assert "starting from the beginning" in capsys.readouterr().out
     _, second = run(tmp_path, resume=True)
-    assert first["val_loss"] == second["val_loss"] and first["test_loss"] == second["test_loss"]
+    assert first == second
 
 
 def test_resume_refuses_other_settings_and_other_rows(tmp_path):
@@ -129,11 +123,6 @@ def test_resume_refuses_other_settings_and_other_rows(tmp_path):
         run(tmp_path, resume=True, width=9)
     with pytest.raises(UserError, match=r"trained with data ="):
         run(tmp_path, a_task(seed=1), resume=True, width=8)
-
-
-def test_resume_with_nothing_there_starts(tmp_path, capsys):
-    run(tmp_path, resume=True)
-    assert "starting from the beginning" in capsys.readouterr().out
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_path):
@@ -174,7 +163,7 @@ def test_warm_up_and_cosine():
     rates = [recipe.lr_at(step, 200) for step in range(200)]
     assert rates[0] == pytest.approx(1e-4) and rates[9] == pytest.approx(1e-3) == max(rates)
     assert all(a > b for a, b in itertools.pairwise(rates[10:])) and rates[-1] < 1e-6
-    assert all(rate > 0 for rate in (Recipe(1, 8, 1e-3).lr_at(step, 1) for step in range(1)))
+    assert Recipe(1, 8, 1e-3).lr_at(0, 1) > 0
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 50, 1000])
@@ -215,24 +204,18 @@ def test_a_finished_run_is_kept_once_the_new_one_has_an_epoch(tmp_path, capsys):
     assert (tmp_path / "previous/training_log.json").exists() and not (tmp_path / "training_log.json").exists()
 
 
-def test_a_run_stopped_while_its_curves_are_drawn_is_not_finished(tmp_path, monkeypatch):
+def test_a_finished_run_is_found_by_its_settings_but_not_before_its_curves_are_drawn(tmp_path, monkeypatch):
     def stops(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(UserError, match="stopped by you"):
         patched.setattr("lab.training.draw_training_curves", stops)
-        run(tmp_path)
-    assert finished(tmp_path, {"seed": 5}) is None
-    run(tmp_path, resume=True)
-    assert finished(tmp_path, {"seed": 5}) and (tmp_path / "training_curves.png").exists()
-
-
-def test_a_finished_run_is_found_by_its_settings(tmp_path):
-    assert finished(tmp_path, {"seed": 5}) is None
-    _, log = run(tmp_path, width=8)
+        run(tmp_path, width=8)
+    assert finished(tmp_path, {"seed": 5}) is None and stopped(tmp_path, {"seed": 5, "width": 8})
+    _, log = run(tmp_path, resume=True, width=8)
     assert finished(tmp_path, {"seed": 5, "width": 8})["test_loss"] == log["test_loss"]
-    assert finished(tmp_path, {"seed": 5, "width": 9}) is None
-    assert finished(tmp_path, {"seed": 5, "colour": None, "height": 1}) is None
+    for other in ({"seed": 5, "width": 9}, {"seed": 5, "colour": None, "height": 1}):
+        assert finished(tmp_path, other) is None and not stopped(tmp_path, other)
 
 
 @pytest.mark.parametrize(
