@@ -2,10 +2,10 @@
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from grading.folder import Unreadable
-from grading.layouts import ACCURACY, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
+from grading.folder import attempt
+from grading.layouts import ACCURACY, IN_PERCENT, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
 from grading.submission import SAME, Issue, Outcome, Submission, percent
 from lab.files import shown
 
@@ -29,28 +29,27 @@ NEVER = LOSS | vocabulary(
 class Ablation:
     """Accuracy of the whole model, and of the model without each head; what is not in the file is missing."""
 
-    baseline: float | None = None
-    without: dict[str, float] = field(default_factory=dict)
-    samples: int | None = None
-    notes: list[str] = field(default_factory=list)
+    baseline: float | None
+    without: dict[str, float]
+    samples: int | None
+    notes: list[str]
 
 
 def read_ablation(value, test_acc: float | None = None) -> Ablation:
     """Drops alone give the accuracies once that of the whole model is known, here or as `test_acc`."""
-    ablation, baselines, tables = Ablation(), [], {}
+    samples, baselines, tables, notes = None, [], {}, []
     for keys, leaf in leaves(keyed(value)):
         amount, said = number(leaf), {word for key in keys for word in words(key)}
         if amount is None:
             continue
         counted = said & {"samples", "rows", "total"} and "by" not in said and len(keys) <= 2
         if counted and math.isfinite(amount) and amount >= 1:
-            ablation.samples = ablation.samples or int(min(amount, 1e9))
+            samples = samples or int(min(amount, 1e9))
         elif said & BASELINE and not said & (NEVER | DROPS):
             baselines.append((len(keys), not said & ACCURACY, amount))
-        else:
-            head, before, after = _split_keys(keys)
-            if head and not {*before, *after} & NEVER:
-                tables.setdefault((before, after), {})[head] = amount
+        elif split := _split_keys(keys):
+            head, measure = split
+            tables.setdefault(measure, {})[head] = amount
     baseline = min(baselines, key=lambda entry: entry[:2])[2] if baselines else None
     without, drops = _plainest(tables, drops=False), _plainest(tables, drops=True)
     bare = tables.get(((), ()), {})
@@ -58,23 +57,23 @@ def read_ablation(value, test_acc: float | None = None) -> Ablation:
         without, drops = {}, bare
     by = divisor([*without.values(), *([] if baseline is None else [baseline])])
     if by != 1:
-        ablation.notes.append("accuracies are in percent")
-    ablation.baseline = None if baseline is None else baseline / by
-    ablation.without = {head: accuracy / by for head, accuracy in without.items()}
-    whole = test_acc if baseline is None else ablation.baseline
+        notes.append(IN_PERCENT)
+    baseline = None if baseline is None else baseline / by
+    without = {head: accuracy / by for head, accuracy in without.items()}
+    whole = test_acc if baseline is None else baseline
     if drops and not without and whole is not None:
         by = 100.0 if any(math.isfinite(drop) and abs(drop) > 1.5 for drop in drops.values()) else by
         sign = -1 if sum(drops.values()) < 0 else 1  # "change": -0.3
-        ablation.without = {head: whole - sign * drop / by for head, drop in drops.items()}
-        ablation.notes.append("accuracies without a head are computed from drops")
-    return ablation
+        without = {head: whole - sign * drop / by for head, drop in drops.items()}
+        notes.append("accuracies without a head are computed from drops")
+    return Ablation(baseline, without, samples, notes)
 
 
-def _split_keys(keys: Keys) -> tuple[str | None, Keys, Keys]:
+def _split_keys(keys: Keys) -> tuple[str, tuple[Keys, Keys]] | None:
     """The head that the keys to a number name, and the words for what was measured before and after that name.
 
-    ("zero", "encoder.0.self.head1", "accuracy") -> "encoder 0 self head 1", ("zero",), ("accuracy",)
-    ("encoder", "0", "1") -> "encoder 0 1", (), (); if no head is named: None, (), ()
+    ("zero", "encoder.0.self.head1", "accuracy") -> "encoder 0 self head 1", (("zero",), ("accuracy",))
+    ("encoder", "0", "1") -> "encoder 0 1", ((), ()); None if no head is named, or for what is no result
     """
     head, before, after, complete = [], [], [], False
     for key in keys:
@@ -83,20 +82,20 @@ def _split_keys(keys: Keys) -> tuple[str | None, Keys, Keys]:
         rest = [word for word in said if word not in HEAD | FILLERS and not word.isdigit()]
         if not complete and not after and (not rest or (numbered and not head_numbered)):
             head += [word for word in said if word in HEAD or word.isdigit()]
-            (after if numbered else before).extend(rest)  # "ablate_encoder_0_head_1_accuracy"
-        elif head_numbered:
-            after += rest + (["by"] if numbered else [])
+            after += rest  # "ablate_encoder_0_head_1_accuracy"
+        elif head_numbered and numbered:
+            return None
         else:
-            before += rest
+            (after if head_numbered else before).extend(rest)
         complete = complete or (bool({"head", "h"} & {*said}) and said[-1].isdigit())
     numbers, measure = sum(word.isdigit() for word in head), {*before, *after}
-    if not 1 <= numbers <= 3:
-        return None, (), ()
+    if not 1 <= numbers <= 3 or measure & NEVER:
+        return None
     # Numbers alone name a head only if nothing else is said ({"0_1": 0.98}) or the words are those of an ablation.
     if not {*head} & HEAD and (measure - WITHOUT - DROPS or (numbers < 2 and not measure & (ACCURACY | DROPS))):
-        return None, (), ()
+        return None
     name = [word for word in head if word not in ("heads", "layers", "blocks")]
-    return " ".join(name), tuple(before), tuple(after)
+    return " ".join(name), (tuple(before), tuple(after))
 
 
 def _plainest(tables: dict, drops: bool) -> dict[str, float]:
@@ -193,14 +192,11 @@ CLAIM = re.compile(
 def _conclusion(item: dict, submission: Submission) -> str | None:
     """A share of heads that is called prunable or redundant, in a text or under a key of a JSON file."""
     for name in item["conclusions"]:
-        try:
-            if name.endswith(".json"):
-                for keys, leaf in leaves(submission.json(name)):
-                    path = " ".join(map(str, keys))
-                    if re.search("prun|redundan", path, re.IGNORECASE) and number(leaf):
-                        return shown(f"{path}: {leaf}", 80)
-            elif claim := CLAIM.search(submission.files.text(submission.find(name))):
-                return shown(claim[0].strip(), 80)
-        except Unreadable:
-            continue
+        if name.endswith(".json"):
+            for keys, leaf in leaves(attempt(submission.json, name, default={})):
+                path = " ".join(map(str, keys))
+                if re.search("prun|redundan", path, re.IGNORECASE) and number(leaf):
+                    return shown(f"{path}: {leaf}", 80)
+        elif claim := CLAIM.search(attempt(submission.text, name, default="")):
+            return shown(claim[0].strip(), 80)
     return None

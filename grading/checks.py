@@ -1,13 +1,15 @@
 """What an expected.json can ask of figures, texts and tables. Each check takes (item, submission): an Outcome."""
 
 import math
+import re
 
-from grading.folder import Unreadable, ink, join
+from grading.folder import Unreadable, attempt, ink, join
 from grading.layouts import leaves, read_table
 from grading.submission import ROUNDED, Issue, Outcome, Submission, reached, wanted
 from lab.files import shown
 
 MIN_INK = 0.001  # share of pixels that differ from the background: fewer are not even a pair of axes
+COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
 BEYOND_RANGE = (
     "A model that gives the same answer for every row beyond its training lengths gets exactly this. Count how often "
     "it predicts each class, and report that instead of an accuracy of about one half."
@@ -66,7 +68,7 @@ def check_content(item: dict, submission: Submission) -> Outcome:
     if name.endswith(".json"):
         count, what = sum(leaf not in (None, "") for _, leaf in leaves(submission.json(name))), "entries"
     else:
-        count, what = sum(bool(x.strip()) for x in submission.files.text(submission.find(name)).splitlines()), "lines"
+        count, what = sum(bool(x.strip()) for x in submission.text(name).splitlines()), "lines"
     share = min(1.0, count / item["at_least"])
     return Outcome(share, f"{count} {what}" + ("" if share == 1 else f"; at least {item['at_least']} expected"))
 
@@ -90,7 +92,7 @@ def check_table(item: dict, submission: Submission) -> Outcome:
                 low, high = remark["between"]
                 if remark["name"] == name and all(low <= value <= high for value in values):
                     outcome.remarks.append(f"{name} ({', '.join(f'{v:.3f}' for v in values)}): {remark['say']}")
-        elif name in item["unlearnable"] or submission.reports_collapse(name, item["file"]):
+        elif name in item["unlearnable"] or reports_collapse(name, item["file"], submission):
             outcome.remarks.append(f"{name}: one answer for every row (at each length exactly the share of one class)")
         else:
             listed = ", ".join(f"{row[int(n)]:.3f} at {n}" for n in item["class_shares"] if int(n) in row)
@@ -108,6 +110,16 @@ def is_constant(item: dict, row: dict[int, float]) -> bool:
     shares = {int(length): share for length, share in item["class_shares"].items() if int(length) in row}
     off = [min(abs(row[length] - share), abs(row[length] - 1 + share)) for length, share in shares.items()]
     return len(shares) >= 3 and all(difference < ROUNDED for difference in off)
+
+
+def reports_collapse(name: str, table: str, submission: Submission) -> bool:
+    """Whether a file beside the table says of this model that it gives one answer for all rows."""
+    for path in submission.files.under(submission.find(table).rpartition("/")[0], ".json")[:20]:
+        for keys, leaf in leaves(attempt(submission.files.json, path, default={})):
+            text = " ".join(map(str, [*keys, leaf])).lower()
+            if leaf and name in text and COLLAPSED.search(text):
+                return True
+    return False
 
 
 def check_row(item: dict, submission: Submission) -> Outcome:

@@ -32,6 +32,14 @@ class Unreadable(Exception):
     """Why a file cannot be used, as the end of a sentence about it: "is missing"."""
 
 
+def attempt(read, *arguments, default):
+    """What `read` gives for the arguments, or the default for a file that cannot be used."""
+    try:
+        return read(*arguments)
+    except Unreadable:
+        return default
+
+
 def join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 

@@ -30,6 +30,7 @@ WHOLE_ANSWER = vocabulary("exact sequence seq match em full")
 NOT_WHOLE = vocabulary("token tokens char teacher forcing forced tf")
 ASIDE = vocabulary("by per class std interval low high ci config settings args")
 NOT_ACCURACY = LOSS | ASIDE | vocabulary("count total n samples correct seconds seed margin positive")
+IN_PERCENT = "accuracies are in percent"
 NAMING = vocabulary(
     "name head layer type component module kind length len encoding attention attn idx index block stack id seq test "
     "sequence"
@@ -91,6 +92,11 @@ def leaves(value) -> Iterator[tuple[Keys, object]]:
             yield keys, item
 
 
+def finite(value) -> float | None:
+    amount = number(value)
+    return amount if amount is not None and math.isfinite(amount) else None
+
+
 def divisor(accuracies: list[float]) -> float:
     """100 if one of a file's accuracies is above 1.5, which no share can be: then they are percentages."""
     return 100.0 if any(math.isfinite(value) and value > 1.5 for value in accuracies) else 1.0
@@ -106,14 +112,13 @@ def keyed(value, depth: int = 0):
         return [keyed(item, depth + 1) for item in value]
     entries = {}
     for index, record in enumerate(value):
-        said = {
-            key: words(key)
+        naming = {
+            key: item if isinstance(item, str) else f"{words(key)[0]} {item}"
             for key, item in record.items()
             if words(key) and {*words(key)} <= NAMING and isinstance(item, int | str) and not isinstance(item, bool)
         }
-        names = [record[key] if isinstance(record[key], str) else f"{said[key][0]} {record[key]}" for key in said]
-        rest = {key: keyed(item, depth + 1) for key, item in record.items() if key not in said}
-        entries[" ".join(names) or str(index)] = rest
+        rest = {key: keyed(item, depth + 1) for key, item in record.items() if key not in naming}
+        entries[" ".join(naming.values()) or str(index)] = rest
     return entries
 
 
@@ -122,23 +127,24 @@ def keyed(value, depth: int = 0):
 
 def read_log(value, parts: list[str] = ()) -> Log:
     """`parts` are words for accuracies of parts of an answer, which are used only if there is no other."""
-    log, found = Log(), {}
-    for _, name, numbers in sorted(_series(value, NOT_WHOLE | {*parts}), key=lambda entry: entry[0]):
-        found.setdefault(name, numbers)
-    log.series = {name: found[name] for name in SERIES if name in found}
-    log.test_loss, log.test_acc = (found.get(name, [None])[-1] for name in ("test_loss", "test_acc"))
-    by = divisor([v for name in ("train_acc", "val_acc", "test_acc") for v in found.get(name, [])])
-    if by != 1:
-        log.notes.append("accuracies are in percent")
-        log.series = {n: [v / by for v in values] if "acc" in n else values for n, values in log.series.items()}
-        log.test_acc = None if log.test_acc is None else log.test_acc / by
-    if isinstance(value, dict):
-        best = number(value.get("best_epoch", value.get("bestEpoch")))
-        log.best_epoch = int(best) if best is not None and math.isfinite(best) and best % 1 == 0 else None
-        config = next((value[key] for key in ("config", "settings", "args", "hyperparameters") if key in value), value)
-        plain = {str(k): number(v) for k, v in config.items() if not isinstance(v, str)} if type(config) is dict else {}
-        log.config = {key: item for key, item in plain.items() if item is not None and math.isfinite(item)}
-    return log
+    ranked = sorted(_series(value, NOT_WHOLE | {*parts}), key=lambda entry: entry[0], reverse=True)
+    found = {name: numbers for _, name, numbers in ranked}  # the plainest stands last
+    accuracies = {name: numbers for name, numbers in found.items() if name.endswith("acc")}
+    by = divisor([value for numbers in accuracies.values() for value in numbers])
+    found |= {name: [value / by for value in numbers] for name, numbers in accuracies.items()}
+    top = value if isinstance(value, dict) else {}
+    best = number(top.get("best_epoch", top.get("bestEpoch")))
+    config = next((top[key] for key in ("config", "settings", "args", "hyperparameters") if key in top), top)
+    config = config if isinstance(config, dict) else {}
+    plain = {key: finite(item) for key, item in config.items() if not isinstance(item, str)}
+    return Log(
+        series={name: found[name] for name in SERIES if name in found},
+        test_loss=found.get("test_loss", [None])[-1],
+        test_acc=found.get("test_acc", [None])[-1],
+        best_epoch=int(best) if best is not None and best.is_integer() else None,
+        config={key: amount for key, amount in plain.items() if amount is not None},
+        notes=[IN_PERCENT] if by != 1 else [],
+    )
 
 
 def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, list[float]]]:
@@ -146,12 +152,12 @@ def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, 
 
     An epoch is a position in a list or a key such as "3" or "epoch_3", anywhere among the keys.
     """
-    found: dict[tuple[Keys, bool], list[float | None]] = {}
+    found: dict[tuple[Keys, bool], list[float]] = {}
     for keys, leaf in leaves(value):
         names = tuple(key for key in keys if not _is_epoch(key))
         if len(keys) - len(names) <= 1:
             found.setdefault((names, len(keys) > len(names)), []).append(number(leaf))
-    for (names, by_epoch), numbers in reversed(found.items()):  # of equals the last
+    for (names, by_epoch), numbers in found.items():
         said = [word for key in names for word in words(key)]
         split = next((split for split, of_split in SPLITS.items() if of_split & {*said}), None)
         kind = "loss" if LOSS & {*said} else "acc" if ACCURACY & {*said} else None
@@ -177,32 +183,29 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
 
     A list of numbers is read with the list of lengths that stands beside or above it, or else with `lengths`.
     """
-    flat, found, notes = {keys: leaf for keys, leaf in leaves(keyed(value)) if keys}, {}, {}
+    flat = {keys: leaf for keys, leaf in leaves(keyed(value)) if keys}
     sizes = Counter(keys[:-1] for keys in flat)
     stated: dict[Keys, list[int]] = {}
     for keys, leaf in flat.items():
-        length = number(leaf)
-        if isinstance(keys[-1], int) and _is_of_lengths(keys) and length is not None and math.isfinite(length):
+        if isinstance(keys[-1], int) and _is_of_lengths(keys) and (length := finite(leaf)) is not None:
             stated.setdefault(keys[:-2], []).append(int(length))
+    found, notes = {}, {}
     for keys, leaf in flat.items():
         accuracy, said = number(leaf), [word for key in keys if isinstance(key, str) for word in words(key)]
-        measures = {*said} - {"by"} if {"by", "length"} <= {*said} else {*said}  # "accuracy_by_length" is one
-        name = next(
-            (n for key in keys for n in names if {n, *names[n]} & {str(key).lower(), *words(key)}),
-            None,
-        )
+        measures = {*said} - {"by"} if "length" in said else {*said}  # "accuracy_by_length" is one
+        name = next((n for key in keys for n in names if {n, *names[n]} & {str(key).lower(), *words(key)}), None)
         if accuracy is None or name is None or NOT_ACCURACY & measures or len(keys) > 6 or _is_of_lengths(keys):
             continue
         at = [int(word) for word in said if word.isdigit() and len(word) < 7]
         if isinstance(keys[-1], int):
-            pair = number(flat.get((*keys[:-1], 0))) if isinstance(keys[-2], int) else None  # [[32, 0.5], …]
+            before, size = flat.get((*keys[:-1], 0)), sizes[keys[:-1]]
             meant = next((stated[keys[:end]] for end in range(len(keys), -1, -1) if keys[:end] in stated), lengths)
-            if pair is not None and math.isfinite(pair) and sizes[keys[:-1]] == 2 and keys[-1] == 1:
-                at.append(int(pair))
-            elif not isinstance(keys[-2], int) and sizes[keys[:-1]] == len(meant) > keys[-1]:
+            if not isinstance(keys[-2], int) and size == len(meant) > keys[-1]:
                 at.append(meant[keys[-1]])
                 if meant is lengths:
                     notes[f"lists without lengths were read as {', '.join(map(str, lengths))}"] = True
+            elif isinstance(keys[-2], int) and size == 2 and keys[-1] == 1 and finite(before) is not None:
+                at.append(int(finite(before)))  # [[32, 0.5], …]
             else:
                 continue
         row = found.setdefault(name, {})
@@ -210,7 +213,7 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
             row[at[0]] = len(keys), accuracy
     by = divisor([accuracy for row in found.values() for _, accuracy in row.values()])
     if by != 1:
-        notes["accuracies are in percent"] = True
+        notes[IN_PERCENT] = True
     return {name: {n: value / by for n, (_, value) in row.items()} for name, row in found.items() if row}, [*notes]
 
 

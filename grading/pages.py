@@ -47,19 +47,18 @@ def feedback(report: Report, reference: Report) -> str:
     return PAGE.substitute(title="Feedback", body="\n".join(parts))
 
 
-def overview(reports: dict[str, Report | str]) -> str:
+def overview(reports: dict[str, Report]) -> str:
     """Which known issues are common in a class, which items lose points, and a line for each submission."""
-    graded = {name: report for name, report in reports.items() if isinstance(report, Report)}
-    sound = sum(report.passed for report in graded.values())
+    sound = sum(report.passed for report in reports.values())
     parts = [f"<h1>{len(reports)} submissions, {sound} complete and sound</h1><h2>Known issues, commonest first</h2>"]
-    having = {name: {issue.name for issue in report.issues} for name, report in graded.items()}
+    having = {name: sorted({issue.name for issue in report.issues}) for name, report in reports.items()}
     rows = []
-    for issue, count in Counter(issue for names in having.values() for issue in sorted(names)).most_common():
-        who = ", ".join(name for name in graded if issue in having[name])
+    for issue, count in Counter(issue for names in having.values() for issue in names).most_common():
+        who = ", ".join(name for name in reports if issue in having[name])
         rows.append([_title(issue), count, _bar(count, len(reports)), escape(who)])
     parts += [_table(["issue", "submissions", "", "which"], rows) if rows else "<p>None.</p>"]
     points, possible = Counter(), Counter()
-    for item in (item for report in graded.values() for item in report.items):
+    for item in (item for report in reports.values() for item in report.items):
         points[item.id] += item.score
         possible[item.id] += item.maximum
     shares = sorted((points[item] / possible[item], item) for item in possible if points[item] < possible[item])
@@ -67,11 +66,8 @@ def overview(reports: dict[str, Report | str]) -> str:
     parts += ["<h2>Items that lose points, lowest first</h2>", _table(["item", "of its points", ""], rows)]
     rows = []
     for name, report in reports.items():
-        if isinstance(report, Report):
-            issues = ", ".join(map(_title, sorted(having[name]))) or "none"
-            rows.append([escape(name), f"{report.score:g} of {report.maximum:g}", issues])
-        else:
-            rows.append([escape(name), "not graded", escape(report)])
+        points = "not graded" if report.error else f"{report.score:g} of {report.maximum:g}"
+        rows.append([escape(name), points, escape(report.error) or ", ".join(map(_title, having[name])) or "none"])
     parts += ["<h2>Submissions</h2>", _table(["submission", "points", "known issues"], rows)]
     return PAGE.substitute(title="Class overview", body="\n".join(parts))
 

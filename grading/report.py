@@ -1,5 +1,7 @@
 """Grade one folder, and write the result as a table for people or as JSON for machines."""
 
+import csv
+import io
 import shutil
 import textwrap
 from dataclasses import asdict, dataclass, field, replace
@@ -10,7 +12,7 @@ from grading.ablations import check_ablation
 from grading.folder import Folder, Unreadable, join
 from grading.submission import HINTS, Issue, Outcome, Submission, locate
 from grading.training import check_accuracy, check_checkpoint, check_log
-from lab.files import read_json, shown
+from lab.files import UserError, read_json, shown
 
 CHECKS = {
     "log": check_log,
@@ -38,7 +40,8 @@ class Score:
 
 @dataclass
 class Report:
-    files: Folder
+    files: Folder | None
+    error: str = ""  # why a submission of a class has no grade
     items: list[Score] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -61,6 +64,8 @@ class Report:
         return [item for item in self.items if item.id.startswith(f"{problem}/")]
 
     def plain(self) -> dict:
+        if self.error:
+            return {"error": self.error}
         plain = {"passed": self.passed, "score": self.score, "maximum": self.maximum, "folder": shown(self.files.root)}
         plain |= {"items": [asdict(item) for item in self.items], "issues": [asdict(issue) for issue in self.issues]}
         return plain | {"remarks": self.remarks, "results": self.results, "titles": self.titles}
@@ -147,6 +152,40 @@ def grade(root: Path, problems: list[dict], required: bool = False) -> Report:
             f"{shown(path)} is not strict JSON (comments or trailing commas); it was read all the same"
         )
     return report
+
+
+def grade_class(folder: Path, problems: list[dict], required: bool) -> dict[str, Report]:
+    """The report of each submission; one that cannot be graded does not stop the others."""
+    reports = {}
+    for path in sorted(path for path in Path(folder).iterdir() if path.is_dir() and not path.name.startswith(".")):
+        try:
+            report = grade(path, problems, required)
+            report.error = "" if report.items else report.verdict()
+        except UserError as reason:
+            report = Report(None, str(reason))
+        except Exception as error:  # a mistake of the grader itself
+            report = Report(None, f"This {BEYOND} ({type(error).__name__})")
+        reports[shown(path.name, 2000)] = report  # the whole name: no two submissions have the same
+    if not reports:
+        raise UserError(f"{str(folder)!r} holds no folders: name the one that holds a folder for each submission.")
+    return reports
+
+
+def as_csv(reports: dict[str, Report], problems: list[dict]) -> str:
+    """A line for each submission of a class."""
+    names, text = [one["problem"] for one in problems], io.StringIO()
+    columns = ["submission", "score", "maximum", *names, *LEADERBOARD.values(), "known_issues", "error"]
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    for submission, report in reports.items():
+        row = {"submission": submission, "error": report.error}
+        if not report.error:
+            row |= {"score": report.score, "maximum": report.maximum}
+            row |= {name: round(sum(item.score for item in report.of(name)), 2) for name in names}
+            row |= {LEADERBOARD[item.id]: item.value for item in report.items if item.id in LEADERBOARD}
+            row["known_issues"] = " ".join(dict.fromkeys(issue.name for issue in report.issues))
+        table.writerow(row)
+    return text.getvalue()
 
 
 def _grade_problem(submission: Submission, report: Report) -> None:

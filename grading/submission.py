@@ -1,17 +1,15 @@
 """One problem's results in a submission: where they stand, its files, and what a check can say of them."""
 
 import json
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grading.folder import Folder, Unreadable, join
-from grading.layouts import Log, leaves, read_log
+from grading.folder import Folder, Unreadable, attempt, join
+from grading.layouts import Log, read_log
 from lab.files import UserError, shown
 
 HINTS = json.loads(Path(__file__).with_name("hints.json").read_text(encoding="utf-8"))
 MAX_FIGURES = 200  # of one folder: more would only take time
-COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
 ROUNDED = 0.0006  # shares are often written with three decimals
 SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the same
 
@@ -67,27 +65,13 @@ class Submission:
     def json(self, name: str):
         return self.files.json(self.find(name))
 
+    def text(self, name: str) -> str:
+        return self.files.text(self.find(name))
+
     def log(self, name: str, needed: bool = True) -> Log:
         """A training log; an empty one if it cannot be read and is not `needed`."""
-        try:
-            return read_log(self.json(name), self.expected.get("parts", []))
-        except Unreadable:
-            if needed:
-                raise
-            return Log()
-
-    def reports_collapse(self, name: str, table: str) -> bool:
-        """Whether a file beside the table says of this model that it gives one answer for all rows."""
-        for path in self.files.under(self.find(table).rpartition("/")[0], ".json")[:20]:
-            try:
-                said = [
-                    " ".join(map(str, [*keys, leaf])).lower() for keys, leaf in leaves(self.files.json(path)) if leaf
-                ]
-            except Unreadable:
-                continue
-            if any(name in text and COLLAPSED.search(text) for text in said):
-                return True
-        return False
+        content = self.json(name) if needed else attempt(self.json, name, default={})
+        return read_log(content, self.expected.get("parts", []))
 
     def known_values(self, accuracy: float | None, what: str, cost: float) -> list[Issue]:
         """An accuracy that a known mistake leaves at most, or just below it."""
@@ -114,9 +98,7 @@ def locate(files: Folder, expected: dict) -> str | None:
     own = [folder for folder in files.folders if not others & {*folder.lower().split("/")}]
     for rule in rules:
         found = [folder for folder in own if rule(folder)]
-        found = [
-            folder for folder in found if folder.count("/") == found[0].count("/") and bool(folder) == bool(found[0])
-        ]
+        found = [folder for folder in found if len(Path(folder).parts) == len(Path(found[0]).parts)]
         if len(found) > 1:
             places = ", ".join(shown(folder, 60) for folder in found[:3])
             raise UserError(

@@ -3,7 +3,7 @@
 import math
 import re
 
-from grading.folder import Unreadable
+from grading.folder import attempt
 from grading.layouts import (
     ACCURACY,
     LOSS,
@@ -106,10 +106,7 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
 def exhaustive_errors(item: dict, submission: Submission) -> int | None:
     """How many rows are wrong, if a file says that every possible row was evaluated."""
     proof = item.get("proof")
-    try:
-        content = submission.json(proof["file"]) if proof else None
-    except Unreadable:
-        return None
+    content = attempt(submission.json, proof["file"], default=None) if proof else None
     if not isinstance(content, dict) or number(content.get(proof["rows"])) != proof["all"]:
         return None
     errors = number(content.get(proof["errors"]))
@@ -123,12 +120,8 @@ def _two_modes(item: dict, submission: Submission, log: Log) -> list[Issue]:
     """One model's exact match with teacher forcing and with greedy decoding, reported as different numbers."""
     issues, not_of_test = [], LOSS | SPLITS["train"] | SPLITS["val"] | vocabulary("token tokens char")
     for name in item.get("modes_in", []):
-        try:
-            content = submission.json(name)
-        except Unreadable:
-            continue
         forced, greedy = [], []
-        for keys, leaf in leaves(content):
+        for keys, leaf in leaves(attempt(submission.json, name, default={})):
             said, value = {word for key in keys for word in words(key)}, number(leaf)
             of_answers = said & (ACCURACY | WHOLE_ANSWER) and not said & {*not_of_test, *submission.expected["parts"]}
             if value is None or not of_answers or len(keys) > 4 or any(str(key).isdigit() for key in keys):
@@ -141,8 +134,9 @@ def _two_modes(item: dict, submission: Submission, log: Log) -> list[Issue]:
         if not forced and log.test_acc is not None:  # then the plain number is the other one
             forced = [log.test_acc * by]
         if forced and greedy and abs(max(forced) - max(greedy)) / by > SAME:
-            numbers = percent(max(forced) / by), percent(max(greedy) / by)
-            evidence = "{} (teacher forcing), {} with greedy decoding".format(*numbers)
+            evidence = (
+                f"{percent(max(forced) / by)} (teacher forcing), {percent(max(greedy) / by)} with greedy decoding"
+            )
             issues.append(Issue("two-modes", evidence, 0.5, file=name))
     return issues
 
