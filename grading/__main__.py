@@ -31,10 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--html", metavar="FILE", help="write a page of feedback, or with --all of the class")
     parser.add_argument("--csv", metavar="FILE", help="with --all: write a line for each submission")
     parser.add_argument("--gradescope", metavar="FILE", help="write the results.json that Gradescope reads")
+    names = [one["problem"] for one in expected]
     parser.add_argument(
-        "--problem",
-        choices=sorted(one["problem"] for one in expected),
-        help="grade only this one; if it is not there, all of it is missing",
+        "--problem", choices=names, help="grade only this one; if it is not there, all of it is missing"
     )
     settings = parser.parse_args(argv)
     if settings.all and (settings.folder is None or settings.gradescope):

@@ -2,11 +2,12 @@
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grading.folder import attempt
 from grading.layouts import ACCURACY, IN_PERCENT, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
-from grading.submission import SAME, Issue, Outcome, Submission, percent
+from grading.submission import SAME, Issue, Outcome, Submission, impossible, percent
 from lab.files import shown
 
 BASELINE = vocabulary("baseline original unablated intact full base")
@@ -127,6 +128,8 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
     """An accuracy for each head. A missing baseline costs nothing: it is the test accuracy, which the log holds."""
     test = submission.log(item["log"], needed=False).test_acc
     ablation = read_ablation(submission.json(item["file"]), test)
+    named = [] if ablation.baseline is None else [("the baseline:", ablation.baseline)]
+    named += [(f"{shown(f'without {head}', 60)}:", accuracy) for head, accuracy in ablation.without.items()]
     heads = sum(0 <= accuracy <= 1 for accuracy in ablation.without.values())
     share = min(1.0, heads / item["at_least"])
     message = f"{heads} heads"
@@ -137,49 +140,40 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
         worst = min(ablation.without, key=ablation.without.get)
         message += f", lowest {percent(ablation.without[worst])} without {shown(worst, 40)}"
     message += f" ({'; '.join(ablation.notes)})" if ablation.notes else ""
-    issues = _impossible(ablation)
-    found = _unsupported(item, ablation, test)
+    found = [*_unsupported(item, ablation, test)]
     found[1:1] = submission.known_values(ablation.baseline, "the baseline", 1.0)
     said = _conclusion(item, submission)
     if found and said and all(issue.name != "redundancy-unsupported" for issue in found):
         evidence = f"the submission concludes “{said}” from the numbers above ({found[0].name})"
         found.append(Issue("redundancy-unsupported", evidence))
-    return Outcome(share, message, issues=issues + found)
+    return Outcome(share, message, issues=impossible(named) + found)
 
 
-def _impossible(ablation: Ablation) -> list[Issue]:
-    named = {} if ablation.baseline is None else {"the baseline": ablation.baseline}
-    named |= {f"without {head}": value for head, value in ablation.without.items()}
-    bad = next((name for name, value in named.items() if not -1e-6 <= value <= 1 + 1e-6), None)
-    return [Issue("impossible-number", f"{shown(bad, 60)}: {named[bad]:g}", 1.0)] if bad else []
-
-
-def _unsupported(item: dict, ablation: Ablation, test: float | None) -> list[Issue]:
+def _unsupported(item: dict, ablation: Ablation, test: float | None) -> Iterator[Issue]:
     """Two baselines that cannot both hold; a model that solves nothing; heads that all seem not to matter."""
-    issues, values = [], [*ablation.without.values()]
-    baseline = test if ablation.baseline is None else ablation.baseline
+    baseline, values = test if ablation.baseline is None else ablation.baseline, [*ablation.without.values()]
     if baseline is None or not 0 <= baseline <= 1:
-        return []
+        return
     if ablation.baseline is not None and test is not None and 0 <= test <= 1:
         sampled = min(ablation.samples or 500, item["test_rows"])  # if the file does not say, 500 are assumed
         middle = (test + baseline) / 2
         chance = 3 * math.sqrt(middle * (1 - middle) / sampled) if sampled < item["test_rows"] else 0.0
         if abs(baseline - test) > max(SAME, chance):
             evidence = f"the ablation starts from {baseline:.4f}, the log's test accuracy is {test:.4f}"
-            issues.append(Issue("two-baselines", evidence, 1.0))
+            yield Issue("two-baselines", evidence, 1.0)
     if values and baseline <= item["dead_below"]:
         evidence = f"the whole model is right on {percent(baseline)}; without a head on "
-        return [*issues, Issue("nothing-to-ablate", f"{evidence}{percent(min(values))} to {percent(max(values))}", 1.0)]
+        yield Issue("nothing-to-ablate", f"{evidence}{percent(min(values))} to {percent(max(values))}", 1.0)
+        return
     values, rows = [v for v in values if math.isfinite(v)], min(ablation.samples or item["test_rows"], 10**6)
     if len(values) >= item["at_least"]:
         largest = max(abs(baseline - value) for value in values)
         if max(values) - min(values) < 0.5 / rows:
             evidence = f"{values[0]:.4f} without each of {len(values)} heads, {baseline:.4f} with all"
-            issues.append(Issue("ablation-without-effect", evidence, 1.0))
+            yield Issue("ablation-without-effect", evidence, 1.0)
         elif largest <= item["too_small"]:
             evidence = f"no head of {len(values)} changes the accuracy by more than {largest:.4f}: "
-            issues.append(Issue("redundancy-unsupported", f"{evidence}{largest * rows:.0f} of {rows:,} rows", 0.5))
-    return issues
+            yield Issue("redundancy-unsupported", f"{evidence}{largest * rows:.0f} of {rows:,} rows", 0.5)
 
 
 CLAIM = re.compile(

@@ -98,7 +98,7 @@ def check_table(item: dict, submission: Submission) -> Outcome:
             listed = ", ".join(f"{row[int(n)]:.3f} at {n}" for n in item["class_shares"] if int(n) in row)
             evidence = f"{name}: {listed}: exactly the share of one class in each of the course's test sets"
             log = submission.log(item["logs"].format(name=name), needed=False)
-            in_range = log.series.get("val_acc", []) if log.test_acc is None else [log.test_acc]
+            in_range = log.numbers.get("val_acc", []) if log.test_acc is None else [log.test_acc]
             solved = any(value >= item["solved"] for value in in_range)  # then it fails beyond its range only
             cost, hint = (0.0, BEYOND_RANGE) if solved else (1 / len(item["required"]), "")
             outcome.issues.append(Issue("constant-classifier", evidence, cost, hint))

@@ -124,15 +124,15 @@ class Folder:
         try:
             return json.loads(text)
         except json.JSONDecodeError as error:
-            try:
-                value = json.loads(strict_json(text))
-            except (RecursionError, ValueError, MemoryError):
-                message = f"{error.msg} at line {error.lineno}, column {error.colno}"
-                raise Unreadable(f"is not JSON ({message})") from None
-            self.not_strict.append(path)
-            return value
+            syntax = f"{error.msg} at line {error.lineno}, column {error.colno}"
         except (RecursionError, ValueError, MemoryError):
             raise Unreadable("is not JSON that can be read (nested too deeply, or a number is too long)") from None
+        try:
+            value = json.loads(strict_json(text))
+        except (RecursionError, ValueError, MemoryError):
+            raise Unreadable(f"is not JSON ({syntax})") from None
+        self.not_strict.append(path)
+        return value
 
     def picture(self, path: str) -> PIL.Image.Image:
         """A PNG as it looks on white paper, unpacked completely after a look at its size: a few bytes can claim to be
@@ -153,9 +153,9 @@ class Folder:
                 return image.convert("RGB")
         except Unreadable:
             raise
+        except PIL.Image.DecompressionBombError:
+            raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
         except Exception as error:  # a damaged picture can fail in any way
-            if isinstance(error, PIL.Image.DecompressionBombError):
-                raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
             raise Unreadable(f"is a damaged PNG image ({type(error).__name__})") from None
 
 

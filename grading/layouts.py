@@ -9,11 +9,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 MAX_LEAVES = 200_000
 Keys = tuple[str | int, ...]  # what leads to a leaf: keys of dictionaries, positions in lists
 SERIES = ("train_loss", "train_acc", "val_loss", "val_acc")
+ACCURACIES = ("train_acc", "val_acc", "test_acc")
 
 
 def vocabulary(text: str) -> set[str]:
@@ -27,7 +28,9 @@ SPLITS = {
     "test": vocabulary("test testing"),
 }
 WHOLE_ANSWER = vocabulary("exact sequence seq match em full")
-NOT_WHOLE = vocabulary("token tokens char teacher forcing forced tf")
+TOKENS = vocabulary("token tokens char")
+NOT_WHOLE = TOKENS | vocabulary("teacher forcing forced tf")
+FORCED, GREEDY = vocabulary("teacher forced forcing"), vocabulary("greedy autoregressive generated generation")
 ASIDE = vocabulary("by per class std interval low high ci config settings args")
 NOT_ACCURACY = LOSS | ASIDE | vocabulary("count total n samples correct seconds seed margin positive")
 IN_PERCENT = "accuracies are in percent"
@@ -41,19 +44,24 @@ NAMING = vocabulary(
 class Log:
     """A training log. Values that are no numbers stand as NaN; accuracies are shares."""
 
-    series: dict[str, list[float]] = field(default_factory=dict)  # by the names in SERIES
-    test_loss: float | None = None
-    test_acc: float | None = None
-    best_epoch: int | None = None
-    config: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    numbers: dict[str, list[float]]  # by the names in SERIES; and the last of "test_loss" and of "test_acc"
+    best_epoch: int | None
+    config: dict[str, float]
+    notes: list[str]
+
+    @property
+    def test_acc(self) -> float | None:
+        return self.numbers.get("test_acc", [None])[0]
+
+    def lengths(self) -> set[int]:
+        return {len(self.numbers[name]) for name in SERIES if name in self.numbers}
 
     def epochs(self) -> int:
-        return max(map(len, self.series.values()), default=0)
+        return max(self.lengths(), default=0)
 
     def of(self, name: str) -> list[float]:
         """The finite numbers of a series."""
-        return [value for value in self.series.get(name, []) if math.isfinite(value)]
+        return [value for value in self.numbers.get(name, []) if math.isfinite(value)]
 
 
 @functools.lru_cache(100_000)
@@ -129,22 +137,17 @@ def read_log(value, parts: list[str] = ()) -> Log:
     """`parts` are words for accuracies of parts of an answer, which are used only if there is no other."""
     ranked = sorted(_series(value, NOT_WHOLE | {*parts}), key=lambda entry: entry[0], reverse=True)
     found = {name: numbers for _, name, numbers in ranked}  # the plainest stands last
-    accuracies = {name: numbers for name, numbers in found.items() if name.endswith("acc")}
-    by = divisor([value for numbers in accuracies.values() for value in numbers])
-    found |= {name: [value / by for value in numbers] for name, numbers in accuracies.items()}
+    numbers = {name: found[name] for name in SERIES if name in found}
+    numbers |= {name: found[name][-1:] for name in ("test_acc", "test_loss") if name in found}
+    by = divisor([value for name in ACCURACIES for value in found.get(name, [])])
+    numbers |= {name: [value / by for value in numbers[name]] for name in ACCURACIES if name in found}
     top = value if isinstance(value, dict) else {}
     best = number(top.get("best_epoch", top.get("bestEpoch")))
     config = next((top[key] for key in ("config", "settings", "args", "hyperparameters") if key in top), top)
-    config = config if isinstance(config, dict) else {}
-    plain = {key: finite(item) for key, item in config.items() if not isinstance(item, str)}
-    return Log(
-        series={name: found[name] for name in SERIES if name in found},
-        test_loss=found.get("test_loss", [None])[-1],
-        test_acc=found.get("test_acc", [None])[-1],
-        best_epoch=int(best) if best is not None and best.is_integer() else None,
-        config={key: amount for key, amount in plain.items() if amount is not None},
-        notes=[IN_PERCENT] if by != 1 else [],
-    )
+    entries = config.items() if isinstance(config, dict) else []
+    plain = {key: amount for key, item in entries if not isinstance(item, str) and (amount := finite(item)) is not None}
+    best_epoch = int(best) if best is not None and best.is_integer() else None
+    return Log(numbers, best_epoch, plain, [IN_PERCENT] if by != 1 else [])
 
 
 def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, list[float]]]:
@@ -173,6 +176,20 @@ def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, 
 def _is_epoch(key: str | int) -> bool:
     rest = {*words(key)} - {"epoch"}
     return isinstance(key, int) or (bool(rest) and all(word.isdigit() for word in rest))
+
+
+def read_modes(value, parts: list[str], test_acc: float | None) -> tuple[float | None, float | None]:
+    """The exact match with teacher forcing and with greedy decoding, as shares. `test_acc` stands in for the first."""
+    found, not_of_answers = {"forced": [], "greedy": []}, LOSS | SPLITS["train"] | SPLITS["val"] | TOKENS | {*parts}
+    for keys, leaf in leaves(value):
+        said, amount = {word for key in keys for word in words(key)}, number(leaf)
+        mode = "forced" if said & FORCED else "greedy" if said & GREEDY else None
+        of_answers = said & (ACCURACY | WHOLE_ANSWER) and not said & not_of_answers
+        if mode and amount is not None and of_answers and len(keys) <= 4 and not any(str(k).isdigit() for k in keys):
+            found[mode].append(amount)
+    by = divisor(found["forced"] + found["greedy"])
+    forced, greedy = (max(amounts) / by if amounts else None for amounts in found.values())
+    return (test_acc if forced is None else forced), greedy
 
 
 # --- accuracy by name and length ---------------------------------------------------------------------------------

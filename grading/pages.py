@@ -14,18 +14,27 @@ from lab.files import shown
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 WIDTH = 640  # pixels of a figure on the page
+ENCOURAGEMENT = [  # from which share of the points; 1: everything is sound
+    (1, "Everything is here and sound. Well done!"),
+    (0.8, "Very good work: only a few things are left."),
+    (0.4, "Good progress. Each note below says what to look at next."),
+    (0, "A start is made. Each note below is one step forward; take them one at a time."),
+]
 
 
 def feedback(report: Report, reference: Report) -> str:
     """What a student has, item by item, beside what the reference solution has."""
     full = sum(item.score >= item.maximum for item in report.items)
+    share = report.score / report.maximum if report.maximum else 0.0
+    encouragement = next(words for least, words in ENCOURAGEMENT if report.passed or (least < 1 and share >= least))
     parts = [f"<h1>Your results: {report.score:g} of {report.maximum:g} points</h1>"]
     parts.append(_bar(report.score, report.maximum))
-    parts.append(f'<p class="lead">{_encouragement(report)} {full} of {len(report.items)} items are complete.</p>')
-    open_items = sorted((item for item in report.items if item.score < item.maximum), key=_lost, reverse=True)
-    if open_items:
-        steps = (f"<li>{_title(item.id)}: {_lost(item):g} points</li>" for item in open_items[:3])
-        parts.append(f"<p>Where the most points are still to be had:</p><ol>{''.join(steps)}</ol>")
+    parts.append(f'<p class="lead">{encouragement} {full} of {len(report.items)} items are complete.</p>')
+    lost = {item.id: round(item.maximum - item.score, 2) for item in report.items if item.score < item.maximum}
+    if lost:
+        most = sorted(lost, key=lost.get, reverse=True)[:3]
+        steps = "".join(f"<li>{_title(item)}: {lost[item]:g} points</li>" for item in most)
+        parts.append(f"<p>Where the most points are still to be had:</p><ol>{steps}</ol>")
     expected = {item.id: item for item in reference.items}
     for problem, title in report.titles.items():
         items = report.of(problem)
@@ -70,21 +79,6 @@ def overview(reports: dict[str, Report]) -> str:
         rows.append([escape(name), points, escape(report.error) or ", ".join(map(_title, having[name])) or "none"])
     parts += ["<h2>Submissions</h2>", _table(["submission", "points", "known issues"], rows)]
     return PAGE.substitute(title="Class overview", body="\n".join(parts))
-
-
-def _encouragement(report: Report) -> str:
-    share = report.score / report.maximum if report.maximum else 0.0
-    if report.passed:
-        return "Everything is here and sound. Well done!"
-    if share >= 0.8:
-        return "Very good work: only a few things are left."
-    if share >= 0.4:
-        return "Good progress. Each note below says what to look at next."
-    return "A start is made. Each note below is one step forward; take them one at a time."
-
-
-def _lost(item: Score) -> float:
-    return round(item.maximum - item.score, 2)
 
 
 def _title(name: str) -> str:

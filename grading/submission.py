@@ -70,7 +70,7 @@ class Submission:
 
     def log(self, name: str, needed: bool = True) -> Log:
         """A training log; an empty one if it cannot be read and is not `needed`."""
-        content = self.json(name) if needed else attempt(self.json, name, default={})
+        content = self.json(name) if needed else attempt(self.json, name, default=None)
         return read_log(content, self.expected.get("parts", []))
 
     def known_values(self, accuracy: float | None, what: str, cost: float) -> list[Issue]:
@@ -109,6 +109,12 @@ def locate(files: Folder, expected: dict) -> str | None:
     if problem in [part.lower() for part in files.root.parts[-2:]]:  # the folder is the problem's own, or its results
         return "results" if "results" in files.folders else ""
     return None
+
+
+def impossible(accuracies: list[tuple[str, float]]) -> list[Issue]:
+    """The first accuracy, after what is said of it, that is no share; known to rounding."""
+    bad = [f"{said} {value:g}" for said, value in accuracies if not -1e-6 <= value <= 1 + 1e-6]
+    return [Issue("impossible-number", bad[0], 1.0)] if bad else []
 
 
 def percent(value: float) -> str:

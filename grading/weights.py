@@ -42,9 +42,9 @@ def read_weights(content: bytes) -> Weights:
             return _collect(_load(content), limit=4 * len(content) + MEGABYTE)
     except Unreadable:
         raise
+    except MemoryError:
+        raise Unreadable("needs more memory than its size can justify") from None
     except Exception as error:  # a damaged file can fail in any way
-        if isinstance(error, MemoryError):
-            raise Unreadable("needs more memory than its size can justify") from None
         raise Unreadable(f"is damaged or not a PyTorch checkpoint ({type(error).__name__})") from None
 
 
