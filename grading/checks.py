@@ -5,10 +5,11 @@ import re
 
 from grading.folder import Unreadable, attempt, ink, join
 from grading.layouts import leaves, read_table
-from grading.submission import ROUNDED, Issue, Outcome, Submission, reached, wanted
+from grading.submission import ROUNDED, Issue, Outcome, Submission, judged
 from lab.files import shown
 
 MIN_INK = 0.001  # share of pixels that differ from the background: fewer are not even a pair of axes
+MAX_FIGURES = 200  # of one folder: more would only take time
 COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
 BEYOND_RANGE = (
     "A model that gives the same answer for every row beyond its training lengths gets exactly this. Count how often "
@@ -29,7 +30,12 @@ def figure_issue(path: str, submission: Submission) -> Issue | None:
 
 
 def check_figures(item: dict, submission: Submission) -> Outcome:
-    paths, least = submission.figures(item), item.get("at_least", 1)
+    """One figure, "a.png", or all those in a folder, "folder/*"."""
+    (folder, star, _), least = item["file"].partition("/*"), item.get("at_least", 1)
+    paths = submission.files.under(join(submission.place, folder), ".png")[:MAX_FIGURES]
+    paths = paths if star else [submission.find(folder)]
+    if not paths:
+        raise Unreadable("is missing")
     issues = [issue for path in paths if (issue := figure_issue(path, submission))]
     good = len(paths) - len(issues)
     message = f"{good} sound figure{'s' if good != 1 else ''}"
@@ -126,6 +132,5 @@ def check_row(item: dict, submission: Submission) -> Outcome:
     """One row of a table inside a band."""
     table, _ = read_table(submission.json(item["file"]), item["names"], item["lengths"])
     values = [table.get(item["row"], {}).get(length, math.nan) for length in item["lengths"]]
-    share = sum(reached(item, value) for value in values) / len(values)
-    message = ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in values)
-    return Outcome(share, message + ("" if share == 1 else f"; {wanted(item)}"))
+    share, wanted = judged(item, values)
+    return Outcome(share, ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in values) + wanted)

@@ -4,7 +4,7 @@ import csv
 import io
 import shutil
 import textwrap
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from grading import checks
@@ -207,12 +207,13 @@ def _grade_problem(submission: Submission, report: Report) -> None:
         report.items.append(Score(name, points, item["points"], message, value, outcome.figure))
         report.remarks += [f"{problem}: {remark}" for remark in outcome.remarks]
         for issue in outcome.issues:
-            own = issue.file or file
-            own = own if own in submission.files.files else join(submission.place, own)
-            report.issues.append(replace(issue, item=name, file=shown(own), hint=issue.hint or HINTS[issue.name]))
+            file = issue.file or item["file"]
+            issue.item, issue.hint = name, issue.hint or HINTS[issue.name]
+            issue.file = shown(file if file in submission.files.files else join(submission.place, file))
+        report.issues += outcome.issues
     report.remarks += [f"{problem}: {name} was found as {shown(path)}" for name, path in submission.moved.items()]
     if missing:
-        missing = [*dict.fromkeys(missing)]
-        evidence, place = f"{len(missing)} missing: {', '.join(missing)}", shown(submission.place or ".")
-        hint = HINTS["missing-deliverables"]
-        report.issues.append(Issue("missing-deliverables", evidence, hint=hint, file=place, item=problem))
+        missing, name = [*dict.fromkeys(missing)], "missing-deliverables"
+        evidence = f"{len(missing)} missing: {', '.join(missing)}"
+        file = shown(submission.place or ".")
+        report.issues.append(Issue(name, evidence, hint=HINTS[name], file=file, item=problem))

@@ -4,17 +4,16 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grading.folder import Folder, Unreadable, attempt, join
+from grading.folder import Folder, attempt, join
 from grading.layouts import Log, read_log
 from lab.files import UserError, shown
 
 HINTS = json.loads(Path(__file__).with_name("hints.json").read_text(encoding="utf-8"))
-MAX_FIGURES = 200  # of one folder: more would only take time
 ROUNDED = 0.0006  # shares are often written with three decimals
 SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the same
 
 
-@dataclass(frozen=True)
+@dataclass
 class Issue:
     """A known issue. It is named only if the numbers prove it; its hint claims no more than they do."""
 
@@ -53,14 +52,6 @@ class Submission:
         if path != join(self.place, name):
             self.moved[name] = path
         return path
-
-    def figures(self, item: dict) -> list[str]:
-        """The path of "a.png", or of all figures in "folder/*"."""
-        folder, star, _ = item["file"].partition("/*")
-        found = self.files.under(join(self.place, folder), ".png")[:MAX_FIGURES] if star else [self.find(folder)]
-        if not found:
-            raise Unreadable("is missing")
-        return found
 
     def json(self, name: str):
         return self.files.json(self.find(name))
@@ -121,15 +112,13 @@ def percent(value: float) -> str:
     return f"{value:.2%}" if 0 <= value <= 1 else f"{value:g}"
 
 
-def reached(item: dict, accuracy: float) -> float:
-    """1 inside `between`, or the share of the highest of the `steps` that is reached."""
+def judged(item: dict, accuracies: list[float]) -> tuple[float, str]:
+    """The share of the points that they earn, and what all points need if it is less: inside `between`, or `steps`."""
     if "between" in item:
         low, high = item["between"]
-        return 1.0 if low <= accuracy <= high else 0.0
-    return max((share for least, share in item["steps"] if accuracy >= least), default=0.0)
-
-
-def wanted(item: dict) -> str:
-    if "between" in item:
-        return "{:.0%} to {:.0%} expected: {}".format(*item["between"], item["reason"])
-    return f"all points from {max(least for least, _ in item['steps']):.1%}: {item['reason']}"
+        shares, wanted = [float(low <= value <= high) for value in accuracies], f"{low:.0%} to {high:.0%} expected"
+    else:
+        shares = [max((share for least, share in item["steps"] if value >= least), default=0) for value in accuracies]
+        wanted = f"all points from {max(item['steps'])[0]:.1%}"
+    share = sum(shares) / len(shares)
+    return share, "" if share == 1 else f"; {wanted}: {item['reason']}"

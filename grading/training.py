@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from grading.folder import attempt
 from grading.layouts import SERIES, Log, number, read_modes, words
-from grading.submission import ROUNDED, SAME, Issue, Outcome, Submission, impossible, percent, reached, wanted
+from grading.submission import ROUNDED, SAME, Issue, Outcome, Submission, impossible, judged, percent
 from grading.weights import MAX_CHECKPOINT, Weights, read_weights
 from lab.files import shown
 
@@ -67,7 +67,7 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         return Outcome(0.0, "no test accuracy in the log", issues=issues)
     if not 0 <= accuracy <= 1:
         return Outcome(0.0, f"{what} is {accuracy:g}, which is not a share", issues=issues)
-    share, message = reached(item, accuracy), f"{what} {accuracy:.2%}"
+    (share, wanted), message = judged(item, [accuracy]), f"{what} {accuracy:.2%}"
     counted = exhaustive_errors(item, submission)
     if counted is not None:
         proof = item["proof"]
@@ -76,7 +76,7 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         if log.test_acc is not None and wrong > counted + 0.5:
             evidence = f"{wrong:.0f} of the test rows are wrong by the log, but {counted:,} of all {proof['all']:,}"
             issues.append(Issue("proof-contradicted", evidence, 0.5, file=proof["file"]))
-    return Outcome(worth * share, message + ("" if share == 1 else f"; {wanted(item)}"), issues=issues, value=accuracy)
+    return Outcome(worth * share, message + wanted, issues=issues, value=accuracy)
 
 
 def exhaustive_errors(item: dict, submission: Submission) -> int | None:
