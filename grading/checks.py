@@ -2,8 +2,9 @@
 
 import math
 import re
+from posixpath import basename, join
 
-from grading.folder import Unreadable, attempt, ink, join
+from grading.folder import Unreadable, attempt, ink
 from grading.layouts import leaves, read_table
 from grading.submission import ROUNDED, Issue, Outcome, Submission, judged
 from lab.files import shown
@@ -32,15 +33,15 @@ def figure_issue(path: str, submission: Submission) -> Issue | None:
 def check_figures(item: dict, submission: Submission) -> Outcome:
     """One figure, "a.png", or all those in a folder, "folder/*"."""
     (folder, star, _), least = item["file"].partition("/*"), item.get("at_least", 1)
-    paths = submission.files.under(join(submission.place, folder), ".png")[:MAX_FIGURES]
-    paths = paths if star else [submission.find(folder)]
+    figures = submission.files.under(join(submission.place, folder), ".png")[:MAX_FIGURES]
+    paths = figures if star else [submission.find(folder)]
     if not paths:
         raise Unreadable("is missing")
     issues = [issue for path in paths if (issue := figure_issue(path, submission))]
     good = len(paths) - len(issues)
     message = f"{good} sound figure{'s' if good != 1 else ''}"
     if issues:
-        message += f"; {shown(issues[0].file.rsplit('/', 1)[-1])} {issues[0].evidence}"
+        message += f"; {shown(basename(issues[0].file))} {issues[0].evidence}"
         message += f" (and {len(issues) - 1} more)" if len(issues) > 1 else ""
     elif good < least:
         message += f"; at least {least} expected"
@@ -65,7 +66,7 @@ def check_any_file(item: dict, submission: Submission) -> Outcome:
             problems.append(issue.evidence)
         except Unreadable as reason:
             problems.append(str(reason))
-    return Outcome(0.0, f"{shown(paths[0].rsplit('/', 1)[-1])} {problems[0]}")
+    return Outcome(0.0, f"{shown(basename(paths[0]))} {problems[0]}")
 
 
 def check_content(item: dict, submission: Submission) -> Outcome:

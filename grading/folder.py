@@ -10,6 +10,7 @@ import os
 import re
 import warnings
 from pathlib import Path
+from posixpath import join
 
 import numpy
 import PIL.Image
@@ -21,11 +22,6 @@ MAX_TEXT, MAX_IMAGE, MAX_PIXELS = 16 * MEGABYTE, 32 * MEGABYTE, 50_000_000
 MIN_SIDE = 100  # pixels: a smaller picture cannot be read as a figure
 MAX_ENTRIES, MAX_DEPTH = 50_000, 9
 SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "env", "__MACOSX"}
-# A file may also stand in folders of these names, which say nothing about what it is.
-NEUTRAL = {
-    *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
-    *("analysis", "data", "json", "output", "outputs", "results"),
-}
 
 
 class Unreadable(Exception):
@@ -38,10 +34,6 @@ def attempt(read, *arguments, default):
         return read(*arguments)
     except Unreadable:
         return default
-
-
-def join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
 
 
 class Folder:
@@ -80,24 +72,6 @@ class Folder:
     def under(self, folder: str, ending: str = "") -> list[str]:
         """All files in `folder`, however deep, whose names end in `ending` (in upper or lower case)."""
         return [path for path in self.files if path.startswith(join(folder, "")) and path.lower().endswith(ending)]
-
-    def find(self, folder: str, name: str, anywhere: bool = False) -> str:
-        """The file `name` ("a/b.json") in `folder`: exactly there, or written in other case, or (`anywhere`) the only
-        file of that name, unless the folders that lead to it say that it belongs to another experiment."""
-        wanted = join(folder, name)
-        if wanted in self.files:
-            return wanted
-        found = [path for path in self.under(folder) if path.lower() == wanted.lower()]
-        if not found and anywhere:
-            *known, last = name.lower().split("/")
-            for path in self.under(folder):
-                *parts, own = path[len(join(folder, "")) :].lower().split("/")
-                if own == last and {*parts} <= {*known} | NEUTRAL:
-                    found.append(path)
-        if len(found) == 1:
-            return found[0]
-        there = os.path.lexists(self.root / wanted)
-        raise Unreadable("is not an ordinary file inside the folder" if there else "is missing")
 
     def read(self, path: str, limit: int) -> bytes:
         try:

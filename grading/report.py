@@ -6,10 +6,11 @@ import shutil
 import textwrap
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from posixpath import join
 
 from grading import checks
 from grading.ablations import check_ablation
-from grading.folder import Folder, Unreadable, join
+from grading.folder import Folder, Unreadable
 from grading.submission import HINTS, Issue, Outcome, Submission, locate
 from grading.training import check_accuracy, check_checkpoint, check_log
 from lab.files import UserError, read_json, shown

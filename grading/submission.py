@@ -1,14 +1,21 @@
 """One problem's results in a submission: where they stand, its files, and what a check can say of them."""
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from posixpath import basename, join
 
-from grading.folder import Folder, attempt, join
+from grading.folder import Folder, Unreadable, attempt
 from grading.layouts import Log, read_log
 from lab.files import UserError, shown
 
 HINTS = json.loads(Path(__file__).with_name("hints.json").read_text(encoding="utf-8"))
+# A file may also stand in folders of these names, which say nothing about what it is.
+NEUTRAL = {
+    *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
+    *("analysis", "data", "json", "output", "outputs", "results"),
+}
 ROUNDED = 0.0006  # shares are often written with three decimals
 SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the same
 
@@ -45,13 +52,25 @@ class Submission:
     moved: dict[str, str] = field(default_factory=dict)  # files that stand elsewhere: name -> where
 
     def find(self, name: str) -> str:
-        """The file's path. A file may stand elsewhere if no other file of its name is expected."""
-        last = name.rsplit("/", 1)[-1]
-        expected = {item["file"] for item in self.expected["items"]}
-        path = self.files.find(self.place, name, sum(file.rsplit("/", 1)[-1] == last for file in expected) == 1)
-        if path != join(self.place, name):
-            self.moved[name] = path
-        return path
+        """The path of "a/b.json": exactly there, or written in other case, or the only file of that name if no other
+        is expected and the folders that lead to it do not say that it belongs to another experiment."""
+        path = join(self.place, name)
+        if path in self.files.files:
+            return path
+        below = self.files.under(self.place)
+        found = [other for other in below if other.lower() == path.lower()]
+        namesakes = {item["file"] for item in self.expected["items"] if basename(item["file"]) == basename(name)}
+        if not found and len(namesakes) == 1:
+            *known, last = name.lower().split("/")
+            for other in below:
+                *folders, own = other.removeprefix(join(self.place, "")).lower().split("/")
+                if own == last and {*folders} <= {*known} | NEUTRAL:
+                    found.append(other)
+        if len(found) != 1:
+            there = os.path.lexists(self.files.root / path)
+            raise Unreadable("is not an ordinary file inside the folder" if there else "is missing")
+        self.moved[name] = found[0]
+        return found[0]
 
     def json(self, name: str):
         return self.files.json(self.find(name))
