@@ -14,8 +14,7 @@ from lab.files import shown
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 WIDTH = 640  # pixels of a figure on the page
-ENCOURAGEMENT = [  # from which share of the points; 1: everything is sound
-    (1, "Everything is here and sound. Well done!"),
+ENCOURAGEMENT = [  # from which share of the points
     (0.8, "Very good work: only a few things are left."),
     (0.4, "Good progress. Each note below says what to look at next."),
     (0, "A start is made. Each note below is one step forward; take them one at a time."),
@@ -26,7 +25,8 @@ def feedback(report: Report, reference: Report) -> str:
     """What a student has, item by item, beside what the reference solution has."""
     full = sum(item.score >= item.maximum for item in report.items)
     share = report.score / report.maximum if report.maximum else 0.0
-    encouragement = next(words for least, words in ENCOURAGEMENT if report.passed or (least < 1 and share >= least))
+    encouragement = next(words for least, words in ENCOURAGEMENT if share >= least)
+    encouragement = "Everything is here and sound. Well done!" if report.passed else encouragement
     parts = [f"<h1>Your results: {report.score:g} of {report.maximum:g} points</h1>"]
     parts.append(_bar(report.score, report.maximum))
     parts.append(f'<p class="lead">{encouragement} {full} of {len(report.items)} items are complete.</p>')

@@ -97,13 +97,14 @@ class Report:
         lines = [shown(self.files.root)]
         for problem, place in self.results.items():
             items = self.of(problem)
-            lines += ["", f"{problem}: {self.titles[problem]} ({place or 'no results found'})"] if items else []
+            if not items:
+                continue
+            lines += ["", f"{problem}: {self.titles[problem]} ({place or 'no results found'})"]
             for item in items:
                 mark = "ok   " if item.score >= item.maximum else "SHORT"
                 start = f"  {mark} {item.score:4.1f} / {item.maximum:<2g}  {item.id.split('/', 1)[1]:<22}"
                 lines += _wrapped(start, item.message, width)
-            if items:
-                lines.append(f"        {sum(i.score for i in items):4.1f} / {sum(i.maximum for i in items):g}")
+            lines.append(f"        {sum(i.score for i in items):4.1f} / {sum(i.maximum for i in items):g}")
         lines += ["", "Known issues"] if self.issues else []
         for issue in self.issues:
             lines += ["", f"  {issue.name} ({issue.file})"]
@@ -148,10 +149,8 @@ def grade(root: Path, problems: list[dict], required: bool = False) -> Report:
             report.remarks.append(f"{problem}: no results here, so it is not graded (--problem {problem} insists)")
         else:
             _grade_problem(Submission(expected, files, f"{problem}/results" if place is None else place), report)
-    for path in dict.fromkeys(files.not_strict):
-        report.remarks.append(
-            f"{shown(path)} is not strict JSON (comments or trailing commas); it was read all the same"
-        )
+    not_strict = "is not strict JSON (comments or trailing commas); it was read all the same"
+    report.remarks += [f"{shown(path)} {not_strict}" for path in dict.fromkeys(files.not_strict)]
     return report
 
 
@@ -174,7 +173,7 @@ def grade_class(folder: Path, problems: list[dict], required: bool) -> dict[str,
 
 def as_csv(reports: dict[str, Report], problems: list[dict]) -> str:
     """A line for each submission of a class."""
-    names, text = [one["problem"] for one in problems], io.StringIO()
+    text, names = io.StringIO(), [one["problem"] for one in problems]
     columns = ["submission", "score", "maximum", *names, *LEADERBOARD.values(), "known_issues", "error"]
     table = csv.DictWriter(text, columns, lineterminator="\n")
     table.writeheader()
@@ -214,7 +213,6 @@ def _grade_problem(submission: Submission, report: Report) -> None:
         report.issues += outcome.issues
     report.remarks += [f"{problem}: {name} was found as {shown(path)}" for name, path in submission.moved.items()]
     if missing:
-        missing, name = [*dict.fromkeys(missing)], "missing-deliverables"
-        evidence = f"{len(missing)} missing: {', '.join(missing)}"
-        file = shown(submission.place or ".")
+        missing, file = [*dict.fromkeys(missing)], shown(submission.place or ".")
+        evidence, name = f"{len(missing)} missing: {', '.join(missing)}", "missing-deliverables"
         report.issues.append(Issue(name, evidence, hint=HINTS[name], file=file, item=problem))
