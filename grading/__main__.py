@@ -1,12 +1,7 @@
 """Grade a folder of results: is everything there, are the numbers as expected, and which known issues do they show?
 
-    python -m grading                            # this repository's own results
-    python -m grading FOLDER                     # anybody's; nothing in it is ever run
-    python -m grading FOLDER --html FILE         # a page of feedback for the student
-    python -m grading FOLDER --json -            # JSON on the screen, in place of the table
-    python -m grading FOLDER --gradescope FILE   # the results.json of a Gradescope autograder
-    python -m grading --all FOLDER --csv FILE    # a class: one submission in each folder of FOLDER, a line for each
-    python -m grading --all FOLDER --html FILE   # a page that shows which known issues are common
+    python -m grading FOLDER                     # anybody's results; nothing in the folder is ever run
+    python -m grading --all FOLDER --csv FILE    # a class: one submission in each folder of FOLDER
 
 What is expected, with points and reasons, stands in each problem's expected.json. FOLDER holds problem1/results and
 problem2/results, or one of them, or is such a folder itself. Exit code 0: everything is there and sound; 1: something
@@ -19,9 +14,8 @@ import os
 import sys
 from pathlib import Path
 
-from grading.classroom import as_csv, grade_class
 from grading.pages import feedback, overview
-from grading.report import Report, grade, load_expected
+from grading.report import as_csv, grade, grade_class, load_expected
 from lab.files import UserError, write_json, write_text
 from lab.settings import Parser, run
 
@@ -37,10 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--html", metavar="FILE", help="write a page of feedback, or with --all of the class")
     parser.add_argument("--csv", metavar="FILE", help="with --all: write a line for each submission")
     parser.add_argument("--gradescope", metavar="FILE", help="write the results.json that Gradescope reads")
+    names = [one["problem"] for one in expected]
     parser.add_argument(
-        "--problem",
-        choices=sorted(one["problem"] for one in expected),
-        help="grade only this one; if it is not there, all of it is missing",
+        "--problem", choices=names, help="grade only this one; if it is not there, all of it is missing"
     )
     settings = parser.parse_args(argv)
     if settings.all and (settings.folder is None or settings.gradescope):
@@ -54,9 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     required = settings.folder is None or settings.problem is not None
     if settings.all:
         reports = grade_class(folder, problems, required)
-        plain = {name: one.plain() if isinstance(one, Report) else {"error": one} for name, one in reports.items()}
-        passed = all(isinstance(one, Report) and one.passed for one in reports.values())
-        table = as_csv(reports, problems)
+        plain = {name: report.plain() for name, report in reports.items()}
+        passed, table = all(report.passed for report in reports.values()), as_csv(reports, problems)
         page = overview(reports) if settings.html else ""
         write(settings.csv, write_text, table)
     else:
@@ -66,10 +58,10 @@ def main(argv: list[str] | None = None) -> int:
             write(settings.gradescope, write_json, {"score": 0, "output": str(reason), "visibility": "visible"})
             raise
         plain, passed, table = report.plain(), report.passed, report.table() + "\n"
-        page = feedback(report, grade(ROOT, problems, required=True)) if settings.html else ""
         write(settings.gradescope, write_json, report.gradescope())
+        page = feedback(report, grade(ROOT, problems, required=True)) if settings.html else ""
     write(settings.html, write_text, page)
-    write(settings.json if settings.json != "-" else None, write_json, plain)
+    write(None if settings.json == "-" else settings.json, write_json, plain)
     sys.stdout.reconfigure(errors="backslashreplace")
     print(json.dumps(plain, indent=2) + "\n" if settings.json == "-" else table, end="", flush=True)
     return 0 if passed else 1

@@ -2,11 +2,12 @@
 
 import math
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from grading.folder import Unreadable
-from grading.layouts import ACCURACY, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
-from grading.submission import SAME, Issue, Outcome, Submission, percent
+from grading.folder import attempt
+from grading.layouts import ACCURACY, IN_PERCENT, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
+from grading.submission import SAME, Issue, Outcome, Submission, impossible, percent
 from lab.files import shown
 
 BASELINE = vocabulary("baseline original unablated intact full base")
@@ -29,28 +30,27 @@ NEVER = LOSS | vocabulary(
 class Ablation:
     """Accuracy of the whole model, and of the model without each head; what is not in the file is missing."""
 
-    baseline: float | None = None
-    without: dict[str, float] = field(default_factory=dict)
-    samples: int | None = None
-    notes: list[str] = field(default_factory=list)
+    baseline: float | None
+    without: dict[str, float]
+    samples: int | None
+    notes: list[str]
 
 
 def read_ablation(value, test_acc: float | None = None) -> Ablation:
     """Drops alone give the accuracies once that of the whole model is known, here or as `test_acc`."""
-    ablation, baselines, tables = Ablation(), [], {}
+    samples, baselines, tables, notes = None, [], {}, []
     for keys, leaf in leaves(keyed(value)):
         amount, said = number(leaf), {word for key in keys for word in words(key)}
         if amount is None:
             continue
         counted = said & {"samples", "rows", "total"} and "by" not in said and len(keys) <= 2
         if counted and math.isfinite(amount) and amount >= 1:
-            ablation.samples = ablation.samples or int(min(amount, 1e9))
+            samples = samples or int(min(amount, 1e9))
         elif said & BASELINE and not said & (NEVER | DROPS):
             baselines.append((len(keys), not said & ACCURACY, amount))
-        else:
-            head, before, after = _split_keys(keys)
-            if head and not {*before, *after} & NEVER:
-                tables.setdefault((before, after), {})[head] = amount
+        elif split := _split_keys(keys):
+            head, measure = split
+            tables.setdefault(measure, {})[head] = amount
     baseline = min(baselines, key=lambda entry: entry[:2])[2] if baselines else None
     without, drops = _plainest(tables, drops=False), _plainest(tables, drops=True)
     bare = tables.get(((), ()), {})
@@ -58,23 +58,23 @@ def read_ablation(value, test_acc: float | None = None) -> Ablation:
         without, drops = {}, bare
     by = divisor([*without.values(), *([] if baseline is None else [baseline])])
     if by != 1:
-        ablation.notes.append("accuracies are in percent")
-    ablation.baseline = None if baseline is None else baseline / by
-    ablation.without = {head: accuracy / by for head, accuracy in without.items()}
-    whole = test_acc if baseline is None else ablation.baseline
+        notes.append(IN_PERCENT)
+    baseline = None if baseline is None else baseline / by
+    without = {head: accuracy / by for head, accuracy in without.items()}
+    whole = test_acc if baseline is None else baseline
     if drops and not without and whole is not None:
         by = 100.0 if any(math.isfinite(drop) and abs(drop) > 1.5 for drop in drops.values()) else by
         sign = -1 if sum(drops.values()) < 0 else 1  # "change": -0.3
-        ablation.without = {head: whole - sign * drop / by for head, drop in drops.items()}
-        ablation.notes.append("accuracies without a head are computed from drops")
-    return ablation
+        without = {head: whole - sign * drop / by for head, drop in drops.items()}
+        notes.append("accuracies without a head are computed from drops")
+    return Ablation(baseline, without, samples, notes)
 
 
-def _split_keys(keys: Keys) -> tuple[str | None, Keys, Keys]:
+def _split_keys(keys: Keys) -> tuple[str, tuple[Keys, Keys]] | None:
     """The head that the keys to a number name, and the words for what was measured before and after that name.
 
-    ("zero", "encoder.0.self.head1", "accuracy") -> "encoder 0 self head 1", ("zero",), ("accuracy",)
-    ("encoder", "0", "1") -> "encoder 0 1", (), (); if no head is named: None, (), ()
+    ("zero", "encoder.0.self.head1", "accuracy") -> "encoder 0 self head 1", (("zero",), ("accuracy",))
+    ("encoder", "0", "1") -> "encoder 0 1", ((), ()); None if no head is named, or for what is no result
     """
     head, before, after, complete = [], [], [], False
     for key in keys:
@@ -83,20 +83,20 @@ def _split_keys(keys: Keys) -> tuple[str | None, Keys, Keys]:
         rest = [word for word in said if word not in HEAD | FILLERS and not word.isdigit()]
         if not complete and not after and (not rest or (numbered and not head_numbered)):
             head += [word for word in said if word in HEAD or word.isdigit()]
-            (after if numbered else before).extend(rest)  # "ablate_encoder_0_head_1_accuracy"
-        elif head_numbered:
-            after += rest + (["by"] if numbered else [])
+            after += rest  # "ablate_encoder_0_head_1_accuracy"
+        elif head_numbered and numbered:
+            return None
         else:
-            before += rest
+            (after if head_numbered else before).extend(rest)
         complete = complete or (bool({"head", "h"} & {*said}) and said[-1].isdigit())
     numbers, measure = sum(word.isdigit() for word in head), {*before, *after}
-    if not 1 <= numbers <= 3:
-        return None, (), ()
+    if not 1 <= numbers <= 3 or measure & NEVER:
+        return None
     # Numbers alone name a head only if nothing else is said ({"0_1": 0.98}) or the words are those of an ablation.
     if not {*head} & HEAD and (measure - WITHOUT - DROPS or (numbers < 2 and not measure & (ACCURACY | DROPS))):
-        return None, (), ()
+        return None
     name = [word for word in head if word not in ("heads", "layers", "blocks")]
-    return " ".join(name), tuple(before), tuple(after)
+    return " ".join(name), (tuple(before), tuple(after))
 
 
 def _plainest(tables: dict, drops: bool) -> dict[str, float]:
@@ -128,6 +128,8 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
     """An accuracy for each head. A missing baseline costs nothing: it is the test accuracy, which the log holds."""
     test = submission.log(item["log"], needed=False).test_acc
     ablation = read_ablation(submission.json(item["file"]), test)
+    named = [] if ablation.baseline is None else [("the baseline:", ablation.baseline)]
+    named += [(f"{shown(f'without {head}', 60)}:", accuracy) for head, accuracy in ablation.without.items()]
     heads = sum(0 <= accuracy <= 1 for accuracy in ablation.without.values())
     share = min(1.0, heads / item["at_least"])
     message = f"{heads} heads"
@@ -138,49 +140,40 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
         worst = min(ablation.without, key=ablation.without.get)
         message += f", lowest {percent(ablation.without[worst])} without {shown(worst, 40)}"
     message += f" ({'; '.join(ablation.notes)})" if ablation.notes else ""
-    issues = _impossible(ablation)
-    found = _unsupported(item, ablation, test)
+    found = [*_unsupported(item, ablation, test)]
     found[1:1] = submission.known_values(ablation.baseline, "the baseline", 1.0)
     said = _conclusion(item, submission)
     if found and said and all(issue.name != "redundancy-unsupported" for issue in found):
         evidence = f"the submission concludes “{said}” from the numbers above ({found[0].name})"
         found.append(Issue("redundancy-unsupported", evidence))
-    return Outcome(share, message, issues=issues + found)
+    return Outcome(share, message, issues=impossible(named) + found)
 
 
-def _impossible(ablation: Ablation) -> list[Issue]:
-    named = {} if ablation.baseline is None else {"the baseline": ablation.baseline}
-    named |= {f"without {head}": value for head, value in ablation.without.items()}
-    bad = next((name for name, value in named.items() if not -1e-6 <= value <= 1 + 1e-6), None)
-    return [Issue("impossible-number", f"{shown(bad, 60)}: {named[bad]:g}", 1.0)] if bad else []
-
-
-def _unsupported(item: dict, ablation: Ablation, test: float | None) -> list[Issue]:
+def _unsupported(item: dict, ablation: Ablation, test: float | None) -> Iterator[Issue]:
     """Two baselines that cannot both hold; a model that solves nothing; heads that all seem not to matter."""
-    issues, values = [], [*ablation.without.values()]
-    baseline = test if ablation.baseline is None else ablation.baseline
+    baseline, values = test if ablation.baseline is None else ablation.baseline, [*ablation.without.values()]
     if baseline is None or not 0 <= baseline <= 1:
-        return []
+        return
     if ablation.baseline is not None and test is not None and 0 <= test <= 1:
         sampled = min(ablation.samples or 500, item["test_rows"])  # if the file does not say, 500 are assumed
         middle = (test + baseline) / 2
         chance = 3 * math.sqrt(middle * (1 - middle) / sampled) if sampled < item["test_rows"] else 0.0
         if abs(baseline - test) > max(SAME, chance):
             evidence = f"the ablation starts from {baseline:.4f}, the log's test accuracy is {test:.4f}"
-            issues.append(Issue("two-baselines", evidence, 1.0))
+            yield Issue("two-baselines", evidence, 1.0)
     if values and baseline <= item["dead_below"]:
         evidence = f"the whole model is right on {percent(baseline)}; without a head on "
-        return [*issues, Issue("nothing-to-ablate", f"{evidence}{percent(min(values))} to {percent(max(values))}", 1.0)]
+        yield Issue("nothing-to-ablate", f"{evidence}{percent(min(values))} to {percent(max(values))}", 1.0)
+        return
     values, rows = [v for v in values if math.isfinite(v)], min(ablation.samples or item["test_rows"], 10**6)
     if len(values) >= item["at_least"]:
         largest = max(abs(baseline - value) for value in values)
         if max(values) - min(values) < 0.5 / rows:
             evidence = f"{values[0]:.4f} without each of {len(values)} heads, {baseline:.4f} with all"
-            issues.append(Issue("ablation-without-effect", evidence, 1.0))
+            yield Issue("ablation-without-effect", evidence, 1.0)
         elif largest <= item["too_small"]:
             evidence = f"no head of {len(values)} changes the accuracy by more than {largest:.4f}: "
-            issues.append(Issue("redundancy-unsupported", f"{evidence}{largest * rows:.0f} of {rows:,} rows", 0.5))
-    return issues
+            yield Issue("redundancy-unsupported", f"{evidence}{largest * rows:.0f} of {rows:,} rows", 0.5)
 
 
 CLAIM = re.compile(
@@ -193,14 +186,11 @@ CLAIM = re.compile(
 def _conclusion(item: dict, submission: Submission) -> str | None:
     """A share of heads that is called prunable or redundant, in a text or under a key of a JSON file."""
     for name in item["conclusions"]:
-        try:
-            if name.endswith(".json"):
-                for keys, leaf in leaves(submission.json(name)):
-                    path = " ".join(map(str, keys))
-                    if re.search("prun|redundan", path, re.IGNORECASE) and number(leaf):
-                        return shown(f"{path}: {leaf}", 80)
-            elif claim := CLAIM.search(submission.files.text(submission.find(name))):
-                return shown(claim[0].strip(), 80)
-        except Unreadable:
-            continue
+        if name.endswith(".json"):
+            for keys, leaf in leaves(attempt(submission.json, name, default={})):
+                path = " ".join(map(str, keys))
+                if re.search("prun|redundan", path, re.IGNORECASE) and number(leaf):
+                    return shown(f"{path}: {leaf}", 80)
+        elif claim := CLAIM.search(attempt(submission.text, name, default="")):
+            return shown(claim[0].strip(), 80)
     return None

@@ -1,13 +1,17 @@
 """What an expected.json can ask of figures, texts and tables. Each check takes (item, submission): an Outcome."""
 
 import math
+import re
+from posixpath import basename, join
 
-from grading.folder import Unreadable, ink, join
+from grading.folder import Unreadable, attempt, ink
 from grading.layouts import leaves, read_table
-from grading.submission import ROUNDED, Issue, Outcome, Submission, reached, wanted
+from grading.submission import ROUNDED, Issue, Outcome, Submission, judged
 from lab.files import shown
 
 MIN_INK = 0.001  # share of pixels that differ from the background: fewer are not even a pair of axes
+MAX_FIGURES = 200  # of one folder: more would only take time
+COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
 BEYOND_RANGE = (
     "A model that gives the same answer for every row beyond its training lengths gets exactly this. Count how often "
     "it predicts each class, and report that instead of an accuracy of about one half."
@@ -27,12 +31,17 @@ def figure_issue(path: str, submission: Submission) -> Issue | None:
 
 
 def check_figures(item: dict, submission: Submission) -> Outcome:
-    paths, least = submission.figures(item), item.get("at_least", 1)
+    """One figure, "a.png", or all those in a folder, "folder/*"."""
+    (folder, star, _), least = item["file"].partition("/*"), item.get("at_least", 1)
+    figures = submission.files.under(join(submission.place, folder), ".png")[:MAX_FIGURES]
+    paths = figures if star else [submission.find(folder)]
+    if not paths:
+        raise Unreadable("is missing")
     issues = [issue for path in paths if (issue := figure_issue(path, submission))]
     good = len(paths) - len(issues)
     message = f"{good} sound figure{'s' if good != 1 else ''}"
     if issues:
-        message += f"; {shown(issues[0].file.rsplit('/', 1)[-1])} {issues[0].evidence}"
+        message += f"; {shown(basename(issues[0].file))} {issues[0].evidence}"
         message += f" (and {len(issues) - 1} more)" if len(issues) > 1 else ""
     elif good < least:
         message += f"; at least {least} expected"
@@ -57,7 +66,7 @@ def check_any_file(item: dict, submission: Submission) -> Outcome:
             problems.append(issue.evidence)
         except Unreadable as reason:
             problems.append(str(reason))
-    return Outcome(0.0, f"{shown(paths[0].rsplit('/', 1)[-1])} {problems[0]}")
+    return Outcome(0.0, f"{shown(basename(paths[0]))} {problems[0]}")
 
 
 def check_content(item: dict, submission: Submission) -> Outcome:
@@ -66,7 +75,7 @@ def check_content(item: dict, submission: Submission) -> Outcome:
     if name.endswith(".json"):
         count, what = sum(leaf not in (None, "") for _, leaf in leaves(submission.json(name))), "entries"
     else:
-        count, what = sum(bool(x.strip()) for x in submission.files.text(submission.find(name)).splitlines()), "lines"
+        count, what = sum(bool(x.strip()) for x in submission.text(name).splitlines()), "lines"
     share = min(1.0, count / item["at_least"])
     return Outcome(share, f"{count} {what}" + ("" if share == 1 else f"; at least {item['at_least']} expected"))
 
@@ -90,13 +99,13 @@ def check_table(item: dict, submission: Submission) -> Outcome:
                 low, high = remark["between"]
                 if remark["name"] == name and all(low <= value <= high for value in values):
                     outcome.remarks.append(f"{name} ({', '.join(f'{v:.3f}' for v in values)}): {remark['say']}")
-        elif name in item["unlearnable"] or submission.reports_collapse(name, item["file"]):
+        elif name in item["unlearnable"] or reports_collapse(name, item["file"], submission):
             outcome.remarks.append(f"{name}: one answer for every row (at each length exactly the share of one class)")
         else:
             listed = ", ".join(f"{row[int(n)]:.3f} at {n}" for n in item["class_shares"] if int(n) in row)
             evidence = f"{name}: {listed}: exactly the share of one class in each of the course's test sets"
             log = submission.log(item["logs"].format(name=name), needed=False)
-            in_range = log.series.get("val_acc", []) if log.test_acc is None else [log.test_acc]
+            in_range = log.numbers.get("val_acc", []) if log.test_acc is None else [log.test_acc]
             solved = any(value >= item["solved"] for value in in_range)  # then it fails beyond its range only
             cost, hint = (0.0, BEYOND_RANGE) if solved else (1 / len(item["required"]), "")
             outcome.issues.append(Issue("constant-classifier", evidence, cost, hint))
@@ -110,10 +119,19 @@ def is_constant(item: dict, row: dict[int, float]) -> bool:
     return len(shares) >= 3 and all(difference < ROUNDED for difference in off)
 
 
+def reports_collapse(name: str, table: str, submission: Submission) -> bool:
+    """Whether a file beside the table says of this model that it gives one answer for all rows."""
+    for path in submission.files.under(submission.find(table).rpartition("/")[0], ".json")[:20]:
+        for keys, leaf in leaves(attempt(submission.files.json, path, default={})):
+            text = " ".join(map(str, [*keys, leaf])).lower()
+            if leaf and name in text and COLLAPSED.search(text):
+                return True
+    return False
+
+
 def check_row(item: dict, submission: Submission) -> Outcome:
     """One row of a table inside a band."""
     table, _ = read_table(submission.json(item["file"]), item["names"], item["lengths"])
     values = [table.get(item["row"], {}).get(length, math.nan) for length in item["lengths"]]
-    share = sum(reached(item, value) for value in values) / len(values)
-    message = ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in values)
-    return Outcome(share, message + ("" if share == 1 else f"; {wanted(item)}"))
+    share, wanted = judged(item, values)
+    return Outcome(share, ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in values) + wanted)

@@ -10,6 +10,7 @@ import os
 import re
 import warnings
 from pathlib import Path
+from posixpath import join
 
 import numpy
 import PIL.Image
@@ -21,19 +22,18 @@ MAX_TEXT, MAX_IMAGE, MAX_PIXELS = 16 * MEGABYTE, 32 * MEGABYTE, 50_000_000
 MIN_SIDE = 100  # pixels: a smaller picture cannot be read as a figure
 MAX_ENTRIES, MAX_DEPTH = 50_000, 9
 SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "env", "__MACOSX"}
-# A file may also stand in folders of these names, which say nothing about what it is.
-NEUTRAL = {
-    *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
-    *("analysis", "data", "json", "output", "outputs", "results"),
-}
 
 
 class Unreadable(Exception):
     """Why a file cannot be used, as the end of a sentence about it: "is missing"."""
 
 
-def join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
+def attempt(read, *arguments, default):
+    """What `read` gives for the arguments, or the default for a file that cannot be used."""
+    try:
+        return read(*arguments)
+    except Unreadable:
+        return default
 
 
 class Folder:
@@ -73,24 +73,6 @@ class Folder:
         """All files in `folder`, however deep, whose names end in `ending` (in upper or lower case)."""
         return [path for path in self.files if path.startswith(join(folder, "")) and path.lower().endswith(ending)]
 
-    def find(self, folder: str, name: str, anywhere: bool = False) -> str:
-        """The file `name` ("a/b.json") in `folder`: exactly there, or written in other case, or (`anywhere`) the only
-        file of that name, unless the folders that lead to it say that it belongs to another experiment."""
-        wanted = join(folder, name)
-        if wanted in self.files:
-            return wanted
-        found = [path for path in self.under(folder) if path.lower() == wanted.lower()]
-        if not found and anywhere:
-            *known, last = name.lower().split("/")
-            for path in self.under(folder):
-                *parts, own = path[len(join(folder, "")) :].lower().split("/")
-                if own == last and {*parts} <= {*known} | NEUTRAL:
-                    found.append(path)
-        if len(found) == 1:
-            return found[0]
-        there = os.path.lexists(self.root / wanted)
-        raise Unreadable("is not an ordinary file inside the folder" if there else "is missing")
-
     def read(self, path: str, limit: int) -> bytes:
         try:
             size = os.stat(self.root / path).st_size
@@ -116,15 +98,15 @@ class Folder:
         try:
             return json.loads(text)
         except json.JSONDecodeError as error:
-            try:
-                value = json.loads(strict_json(text))
-            except (RecursionError, ValueError, MemoryError):
-                message = f"{error.msg} at line {error.lineno}, column {error.colno}"
-                raise Unreadable(f"is not JSON ({message})") from None
-            self.not_strict.append(path)
-            return value
+            syntax = f"{error.msg} at line {error.lineno}, column {error.colno}"
         except (RecursionError, ValueError, MemoryError):
             raise Unreadable("is not JSON that can be read (nested too deeply, or a number is too long)") from None
+        try:
+            value = json.loads(strict_json(text))
+        except (RecursionError, ValueError, MemoryError):
+            raise Unreadable(f"is not JSON ({syntax})") from None
+        self.not_strict.append(path)
+        return value
 
     def picture(self, path: str) -> PIL.Image.Image:
         """A PNG as it looks on white paper, unpacked completely after a look at its size: a few bytes can claim to be
@@ -145,9 +127,9 @@ class Folder:
                 return image.convert("RGB")
         except Unreadable:
             raise
+        except PIL.Image.DecompressionBombError:
+            raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
         except Exception as error:  # a damaged picture can fail in any way
-            if isinstance(error, PIL.Image.DecompressionBombError):
-                raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
             raise Unreadable(f"is a damaged PNG image ({type(error).__name__})") from None
 
 

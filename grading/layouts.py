@@ -9,11 +9,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 MAX_LEAVES = 200_000
 Keys = tuple[str | int, ...]  # what leads to a leaf: keys of dictionaries, positions in lists
 SERIES = ("train_loss", "train_acc", "val_loss", "val_acc")
+ACCURACIES = ("train_acc", "val_acc", "test_acc")
 
 
 def vocabulary(text: str) -> set[str]:
@@ -27,9 +28,12 @@ SPLITS = {
     "test": vocabulary("test testing"),
 }
 WHOLE_ANSWER = vocabulary("exact sequence seq match em full")
-NOT_WHOLE = vocabulary("token tokens char teacher forcing forced tf")
+TOKENS = vocabulary("token tokens char")
+NOT_WHOLE = TOKENS | vocabulary("teacher forcing forced tf")
+FORCED, GREEDY = vocabulary("teacher forced forcing"), vocabulary("greedy autoregressive generated generation")
 ASIDE = vocabulary("by per class std interval low high ci config settings args")
 NOT_ACCURACY = LOSS | ASIDE | vocabulary("count total n samples correct seconds seed margin positive")
+IN_PERCENT = "accuracies are in percent"
 NAMING = vocabulary(
     "name head layer type component module kind length len encoding attention attn idx index block stack id seq test "
     "sequence"
@@ -40,19 +44,24 @@ NAMING = vocabulary(
 class Log:
     """A training log. Values that are no numbers stand as NaN; accuracies are shares."""
 
-    series: dict[str, list[float]] = field(default_factory=dict)  # by the names in SERIES
-    test_loss: float | None = None
-    test_acc: float | None = None
-    best_epoch: int | None = None
-    config: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    numbers: dict[str, list[float]]  # by the names in SERIES; and the last of "test_loss" and of "test_acc"
+    best_epoch: int | None
+    config: dict[str, float]
+    notes: list[str]
+
+    @property
+    def test_acc(self) -> float | None:
+        return self.numbers.get("test_acc", [None])[0]
+
+    def lengths(self) -> set[int]:
+        return {len(self.numbers[name]) for name in SERIES if name in self.numbers}
 
     def epochs(self) -> int:
-        return max(map(len, self.series.values()), default=0)
+        return max(self.lengths(), default=0)
 
     def of(self, name: str) -> list[float]:
         """The finite numbers of a series."""
-        return [value for value in self.series.get(name, []) if math.isfinite(value)]
+        return [value for value in self.numbers.get(name, []) if math.isfinite(value)]
 
 
 @functools.lru_cache(100_000)
@@ -91,6 +100,11 @@ def leaves(value) -> Iterator[tuple[Keys, object]]:
             yield keys, item
 
 
+def finite(value) -> float | None:
+    amount = number(value)
+    return amount if amount is not None and math.isfinite(amount) else None
+
+
 def divisor(accuracies: list[float]) -> float:
     """100 if one of a file's accuracies is above 1.5, which no share can be: then they are percentages."""
     return 100.0 if any(math.isfinite(value) and value > 1.5 for value in accuracies) else 1.0
@@ -106,14 +120,13 @@ def keyed(value, depth: int = 0):
         return [keyed(item, depth + 1) for item in value]
     entries = {}
     for index, record in enumerate(value):
-        said = {
-            key: words(key)
+        naming = {
+            key: item if isinstance(item, str) else f"{words(key)[0]} {item}"
             for key, item in record.items()
             if words(key) and {*words(key)} <= NAMING and isinstance(item, int | str) and not isinstance(item, bool)
         }
-        names = [record[key] if isinstance(record[key], str) else f"{said[key][0]} {record[key]}" for key in said]
-        rest = {key: keyed(item, depth + 1) for key, item in record.items() if key not in said}
-        entries[" ".join(names) or str(index)] = rest
+        rest = {key: keyed(item, depth + 1) for key, item in record.items() if key not in naming}
+        entries[" ".join(naming.values()) or str(index)] = rest
     return entries
 
 
@@ -122,23 +135,19 @@ def keyed(value, depth: int = 0):
 
 def read_log(value, parts: list[str] = ()) -> Log:
     """`parts` are words for accuracies of parts of an answer, which are used only if there is no other."""
-    log, found = Log(), {}
-    for _, name, numbers in sorted(_series(value, NOT_WHOLE | {*parts}), key=lambda entry: entry[0]):
-        found.setdefault(name, numbers)
-    log.series = {name: found[name] for name in SERIES if name in found}
-    log.test_loss, log.test_acc = (found.get(name, [None])[-1] for name in ("test_loss", "test_acc"))
-    by = divisor([v for name in ("train_acc", "val_acc", "test_acc") for v in found.get(name, [])])
-    if by != 1:
-        log.notes.append("accuracies are in percent")
-        log.series = {n: [v / by for v in values] if "acc" in n else values for n, values in log.series.items()}
-        log.test_acc = None if log.test_acc is None else log.test_acc / by
-    if isinstance(value, dict):
-        best = number(value.get("best_epoch", value.get("bestEpoch")))
-        log.best_epoch = int(best) if best is not None and math.isfinite(best) and best % 1 == 0 else None
-        config = next((value[key] for key in ("config", "settings", "args", "hyperparameters") if key in value), value)
-        plain = {str(k): number(v) for k, v in config.items() if not isinstance(v, str)} if type(config) is dict else {}
-        log.config = {key: item for key, item in plain.items() if item is not None and math.isfinite(item)}
-    return log
+    ranked = sorted(_series(value, NOT_WHOLE | {*parts}), key=lambda entry: entry[0], reverse=True)
+    found = {name: numbers for _, name, numbers in ranked}  # the plainest stands last
+    numbers = {name: found[name] for name in SERIES if name in found}
+    numbers |= {name: found[name][-1:] for name in ("test_acc", "test_loss") if name in found}
+    by = divisor([value for name in ACCURACIES for value in found.get(name, [])])
+    numbers |= {name: [value / by for value in numbers[name]] for name in ACCURACIES if name in found}
+    top = value if isinstance(value, dict) else {}
+    best = number(top.get("best_epoch", top.get("bestEpoch")))
+    config = next((top[key] for key in ("config", "settings", "args", "hyperparameters") if key in top), top)
+    entries = config.items() if isinstance(config, dict) else []
+    plain = {key: amount for key, item in entries if not isinstance(item, str) and (amount := finite(item)) is not None}
+    best_epoch = int(best) if best is not None and best.is_integer() else None
+    return Log(numbers, best_epoch, plain, [IN_PERCENT] if by != 1 else [])
 
 
 def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, list[float]]]:
@@ -146,12 +155,12 @@ def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, 
 
     An epoch is a position in a list or a key such as "3" or "epoch_3", anywhere among the keys.
     """
-    found: dict[tuple[Keys, bool], list[float | None]] = {}
+    found: dict[tuple[Keys, bool], list[float]] = {}
     for keys, leaf in leaves(value):
         names = tuple(key for key in keys if not _is_epoch(key))
         if len(keys) - len(names) <= 1:
             found.setdefault((names, len(keys) > len(names)), []).append(number(leaf))
-    for (names, by_epoch), numbers in reversed(found.items()):  # of equals the last
+    for (names, by_epoch), numbers in found.items():
         said = [word for key in names for word in words(key)]
         split = next((split for split, of_split in SPLITS.items() if of_split & {*said}), None)
         kind = "loss" if LOSS & {*said} else "acc" if ACCURACY & {*said} else None
@@ -169,6 +178,20 @@ def _is_epoch(key: str | int) -> bool:
     return isinstance(key, int) or (bool(rest) and all(word.isdigit() for word in rest))
 
 
+def read_modes(value, parts: list[str], test_acc: float | None) -> tuple[float | None, float | None]:
+    """The exact match with teacher forcing and with greedy decoding, as shares. `test_acc` stands in for the first."""
+    found, not_of_answers = {"forced": [], "greedy": []}, LOSS | SPLITS["train"] | SPLITS["val"] | TOKENS | {*parts}
+    for keys, leaf in leaves(value):
+        said, amount = {word for key in keys for word in words(key)}, number(leaf)
+        mode = "forced" if said & FORCED else "greedy" if said & GREEDY else None
+        of_answers = said & (ACCURACY | WHOLE_ANSWER) and not said & not_of_answers
+        if mode and amount is not None and of_answers and len(keys) <= 4 and not any(str(k).isdigit() for k in keys):
+            found[mode].append(amount)
+    by = divisor(found["forced"] + found["greedy"])
+    forced, greedy = (max(amounts) / by if amounts else None for amounts in found.values())
+    return (test_acc if forced is None else forced), greedy
+
+
 # --- accuracy by name and length ---------------------------------------------------------------------------------
 
 
@@ -177,32 +200,29 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
 
     A list of numbers is read with the list of lengths that stands beside or above it, or else with `lengths`.
     """
-    flat, found, notes = {keys: leaf for keys, leaf in leaves(keyed(value)) if keys}, {}, {}
+    flat = {keys: leaf for keys, leaf in leaves(keyed(value)) if keys}
     sizes = Counter(keys[:-1] for keys in flat)
     stated: dict[Keys, list[int]] = {}
     for keys, leaf in flat.items():
-        length = number(leaf)
-        if isinstance(keys[-1], int) and _is_of_lengths(keys) and length is not None and math.isfinite(length):
+        if isinstance(keys[-1], int) and _is_of_lengths(keys) and (length := finite(leaf)) is not None:
             stated.setdefault(keys[:-2], []).append(int(length))
+    found, notes = {}, {}
     for keys, leaf in flat.items():
         accuracy, said = number(leaf), [word for key in keys if isinstance(key, str) for word in words(key)]
-        measures = {*said} - {"by"} if {"by", "length"} <= {*said} else {*said}  # "accuracy_by_length" is one
-        name = next(
-            (n for key in keys for n in names if {n, *names[n]} & {str(key).lower(), *words(key)}),
-            None,
-        )
+        measures = {*said} - {"by"} if "length" in said else {*said}  # "accuracy_by_length" is one
+        name = next((n for key in keys for n in names if {n, *names[n]} & {str(key).lower(), *words(key)}), None)
         if accuracy is None or name is None or NOT_ACCURACY & measures or len(keys) > 6 or _is_of_lengths(keys):
             continue
         at = [int(word) for word in said if word.isdigit() and len(word) < 7]
         if isinstance(keys[-1], int):
-            pair = number(flat.get((*keys[:-1], 0))) if isinstance(keys[-2], int) else None  # [[32, 0.5], …]
+            before, size = flat.get((*keys[:-1], 0)), sizes[keys[:-1]]
             meant = next((stated[keys[:end]] for end in range(len(keys), -1, -1) if keys[:end] in stated), lengths)
-            if pair is not None and math.isfinite(pair) and sizes[keys[:-1]] == 2 and keys[-1] == 1:
-                at.append(int(pair))
-            elif not isinstance(keys[-2], int) and sizes[keys[:-1]] == len(meant) > keys[-1]:
+            if not isinstance(keys[-2], int) and size == len(meant) > keys[-1]:
                 at.append(meant[keys[-1]])
                 if meant is lengths:
                     notes[f"lists without lengths were read as {', '.join(map(str, lengths))}"] = True
+            elif isinstance(keys[-2], int) and size == 2 and keys[-1] == 1 and finite(before) is not None:
+                at.append(int(finite(before)))  # [[32, 0.5], …]
             else:
                 continue
         row = found.setdefault(name, {})
@@ -210,7 +230,7 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
             row[at[0]] = len(keys), accuracy
     by = divisor([accuracy for row in found.values() for _, accuracy in row.values()])
     if by != 1:
-        notes["accuracies are in percent"] = True
+        notes[IN_PERCENT] = True
     return {name: {n: value / by for n, (_, value) in row.items()} for name, row in found.items() if row}, [*notes]
 
 

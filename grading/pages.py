@@ -14,18 +14,27 @@ from lab.files import shown
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 WIDTH = 640  # pixels of a figure on the page
+ENCOURAGEMENT = [  # from which share of the points
+    (0.8, "Very good work: only a few things are left."),
+    (0.4, "Good progress. Each note below says what to look at next."),
+    (0, "A start is made. Each note below is one step forward; take them one at a time."),
+]
 
 
 def feedback(report: Report, reference: Report) -> str:
     """What a student has, item by item, beside what the reference solution has."""
     full = sum(item.score >= item.maximum for item in report.items)
+    share = report.score / report.maximum if report.maximum else 0.0
+    encouragement = next(words for least, words in ENCOURAGEMENT if share >= least)
+    encouragement = "Everything is here and sound. Well done!" if report.passed else encouragement
     parts = [f"<h1>Your results: {report.score:g} of {report.maximum:g} points</h1>"]
     parts.append(_bar(report.score, report.maximum))
-    parts.append(f'<p class="lead">{_encouragement(report)} {full} of {len(report.items)} items are complete.</p>')
-    open_items = sorted((item for item in report.items if item.score < item.maximum), key=_lost, reverse=True)
-    if open_items:
-        steps = (f"<li>{_title(item.id)}: {_lost(item):g} points</li>" for item in open_items[:3])
-        parts.append(f"<p>Where the most points are still to be had:</p><ol>{''.join(steps)}</ol>")
+    parts.append(f'<p class="lead">{encouragement} {full} of {len(report.items)} items are complete.</p>')
+    lost = {item.id: round(item.maximum - item.score, 2) for item in report.items if item.score < item.maximum}
+    if lost:
+        most = sorted(lost, key=lost.get, reverse=True)[:3]
+        steps = "".join(f"<li>{_title(item)}: {lost[item]:g} points</li>" for item in most)
+        parts.append(f"<p>Where the most points are still to be had:</p><ol>{steps}</ol>")
     expected = {item.id: item for item in reference.items}
     for problem, title in report.titles.items():
         items = report.of(problem)
@@ -47,19 +56,18 @@ def feedback(report: Report, reference: Report) -> str:
     return PAGE.substitute(title="Feedback", body="\n".join(parts))
 
 
-def overview(reports: dict[str, Report | str]) -> str:
+def overview(reports: dict[str, Report]) -> str:
     """Which known issues are common in a class, which items lose points, and a line for each submission."""
-    graded = {name: report for name, report in reports.items() if isinstance(report, Report)}
-    sound = sum(report.passed for report in graded.values())
+    sound = sum(report.passed for report in reports.values())
     parts = [f"<h1>{len(reports)} submissions, {sound} complete and sound</h1><h2>Known issues, commonest first</h2>"]
-    having = {name: {issue.name for issue in report.issues} for name, report in graded.items()}
+    having = {name: sorted({issue.name for issue in report.issues}) for name, report in reports.items()}
     rows = []
-    for issue, count in Counter(issue for names in having.values() for issue in sorted(names)).most_common():
-        who = ", ".join(name for name in graded if issue in having[name])
+    for issue, count in Counter(issue for names in having.values() for issue in names).most_common():
+        who = ", ".join(name for name in reports if issue in having[name])
         rows.append([_title(issue), count, _bar(count, len(reports)), escape(who)])
     parts += [_table(["issue", "submissions", "", "which"], rows) if rows else "<p>None.</p>"]
     points, possible = Counter(), Counter()
-    for item in (item for report in graded.values() for item in report.items):
+    for item in (item for report in reports.values() for item in report.items):
         points[item.id] += item.score
         possible[item.id] += item.maximum
     shares = sorted((points[item] / possible[item], item) for item in possible if points[item] < possible[item])
@@ -67,28 +75,10 @@ def overview(reports: dict[str, Report | str]) -> str:
     parts += ["<h2>Items that lose points, lowest first</h2>", _table(["item", "of its points", ""], rows)]
     rows = []
     for name, report in reports.items():
-        if isinstance(report, Report):
-            issues = ", ".join(map(_title, sorted(having[name]))) or "none"
-            rows.append([escape(name), f"{report.score:g} of {report.maximum:g}", issues])
-        else:
-            rows.append([escape(name), "not graded", escape(report)])
+        points = "not graded" if report.error else f"{report.score:g} of {report.maximum:g}"
+        rows.append([escape(name), points, escape(report.error) or ", ".join(map(_title, having[name])) or "none"])
     parts += ["<h2>Submissions</h2>", _table(["submission", "points", "known issues"], rows)]
     return PAGE.substitute(title="Class overview", body="\n".join(parts))
-
-
-def _encouragement(report: Report) -> str:
-    share = report.score / report.maximum if report.maximum else 0.0
-    if report.passed:
-        return "Everything is here and sound. Well done!"
-    if share >= 0.8:
-        return "Very good work: only a few things are left."
-    if share >= 0.4:
-        return "Good progress. Each note below says what to look at next."
-    return "A start is made. Each note below is one step forward; take them one at a time."
-
-
-def _lost(item: Score) -> float:
-    return round(item.maximum - item.score, 2)
 
 
 def _title(name: str) -> str:

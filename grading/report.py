@@ -1,16 +1,19 @@
 """Grade one folder, and write the result as a table for people or as JSON for machines."""
 
+import csv
+import io
 import shutil
 import textwrap
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from posixpath import join
 
 from grading import checks
 from grading.ablations import check_ablation
-from grading.folder import Folder, Unreadable, join
+from grading.folder import Folder, Unreadable
 from grading.submission import HINTS, Issue, Outcome, Submission, locate
 from grading.training import check_accuracy, check_checkpoint, check_log
-from lab.files import read_json, shown
+from lab.files import UserError, read_json, shown
 
 CHECKS = {
     "log": check_log,
@@ -38,7 +41,8 @@ class Score:
 
 @dataclass
 class Report:
-    files: Folder
+    files: Folder | None
+    error: str = ""  # why a submission of a class has no grade
     items: list[Score] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -61,6 +65,8 @@ class Report:
         return [item for item in self.items if item.id.startswith(f"{problem}/")]
 
     def plain(self) -> dict:
+        if self.error:
+            return {"error": self.error}
         plain = {"passed": self.passed, "score": self.score, "maximum": self.maximum, "folder": shown(self.files.root)}
         plain |= {"items": [asdict(item) for item in self.items], "issues": [asdict(issue) for issue in self.issues]}
         return plain | {"remarks": self.remarks, "results": self.results, "titles": self.titles}
@@ -91,13 +97,14 @@ class Report:
         lines = [shown(self.files.root)]
         for problem, place in self.results.items():
             items = self.of(problem)
-            lines += ["", f"{problem}: {self.titles[problem]} ({place or 'no results found'})"] if items else []
+            if not items:
+                continue
+            lines += ["", f"{problem}: {self.titles[problem]} ({place or 'no results found'})"]
             for item in items:
                 mark = "ok   " if item.score >= item.maximum else "SHORT"
                 start = f"  {mark} {item.score:4.1f} / {item.maximum:<2g}  {item.id.split('/', 1)[1]:<22}"
                 lines += _wrapped(start, item.message, width)
-            if items:
-                lines.append(f"        {sum(i.score for i in items):4.1f} / {sum(i.maximum for i in items):g}")
+            lines.append(f"        {sum(i.score for i in items):4.1f} / {sum(i.maximum for i in items):g}")
         lines += ["", "Known issues"] if self.issues else []
         for issue in self.issues:
             lines += ["", f"  {issue.name} ({issue.file})"]
@@ -142,11 +149,43 @@ def grade(root: Path, problems: list[dict], required: bool = False) -> Report:
             report.remarks.append(f"{problem}: no results here, so it is not graded (--problem {problem} insists)")
         else:
             _grade_problem(Submission(expected, files, f"{problem}/results" if place is None else place), report)
-    for path in dict.fromkeys(files.not_strict):
-        report.remarks.append(
-            f"{shown(path)} is not strict JSON (comments or trailing commas); it was read all the same"
-        )
+    not_strict = "is not strict JSON (comments or trailing commas); it was read all the same"
+    report.remarks += [f"{shown(path)} {not_strict}" for path in dict.fromkeys(files.not_strict)]
     return report
+
+
+def grade_class(folder: Path, problems: list[dict], required: bool) -> dict[str, Report]:
+    """The report of each submission; one that cannot be graded does not stop the others."""
+    reports = {}
+    for path in sorted(path for path in Path(folder).iterdir() if path.is_dir() and not path.name.startswith(".")):
+        try:
+            report = grade(path, problems, required)
+            report.error = "" if report.items else report.verdict()
+        except UserError as reason:
+            report = Report(None, str(reason))
+        except Exception as error:  # a mistake of the grader itself
+            report = Report(None, f"This {BEYOND} ({type(error).__name__})")
+        reports[shown(path.name, 2000)] = report  # the whole name: no two submissions have the same
+    if not reports:
+        raise UserError(f"{str(folder)!r} holds no folders: name the one that holds a folder for each submission.")
+    return reports
+
+
+def as_csv(reports: dict[str, Report], problems: list[dict]) -> str:
+    """A line for each submission of a class."""
+    text, names = io.StringIO(), [one["problem"] for one in problems]
+    columns = ["submission", "score", "maximum", *names, *LEADERBOARD.values(), "known_issues", "error"]
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    for submission, report in reports.items():
+        row = {"submission": submission, "error": report.error}
+        if not report.error:
+            row |= {"score": report.score, "maximum": report.maximum}
+            row |= {name: round(sum(item.score for item in report.of(name)), 2) for name in names}
+            row |= {LEADERBOARD[item.id]: item.value for item in report.items if item.id in LEADERBOARD}
+            row["known_issues"] = " ".join(dict.fromkeys(issue.name for issue in report.issues))
+        table.writerow(row)
+    return text.getvalue()
 
 
 def _grade_problem(submission: Submission, report: Report) -> None:
@@ -168,12 +207,12 @@ def _grade_problem(submission: Submission, report: Report) -> None:
         report.items.append(Score(name, points, item["points"], message, value, outcome.figure))
         report.remarks += [f"{problem}: {remark}" for remark in outcome.remarks]
         for issue in outcome.issues:
-            own = issue.file or file
-            own = own if own in submission.files.files else join(submission.place, own)
-            report.issues.append(replace(issue, item=name, file=shown(own), hint=issue.hint or HINTS[issue.name]))
+            file = issue.file or item["file"]
+            issue.item, issue.hint = name, issue.hint or HINTS[issue.name]
+            issue.file = shown(file if file in submission.files.files else join(submission.place, file))
+        report.issues += outcome.issues
     report.remarks += [f"{problem}: {name} was found as {shown(path)}" for name, path in submission.moved.items()]
     if missing:
-        missing = [*dict.fromkeys(missing)]
-        evidence, place = f"{len(missing)} missing: {', '.join(missing)}", shown(submission.place or ".")
-        hint = HINTS["missing-deliverables"]
-        report.issues.append(Issue("missing-deliverables", evidence, hint=hint, file=place, item=problem))
+        missing, file = [*dict.fromkeys(missing)], shown(submission.place or ".")
+        evidence, name = f"{len(missing)} missing: {', '.join(missing)}", "missing-deliverables"
+        report.issues.append(Issue(name, evidence, hint=HINTS[name], file=file, item=problem))

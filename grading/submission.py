@@ -1,22 +1,26 @@
 """One problem's results in a submission: where they stand, its files, and what a check can say of them."""
 
 import json
-import re
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from posixpath import basename, join
 
-from grading.folder import Folder, Unreadable, join
-from grading.layouts import Log, leaves, read_log
+from grading.folder import Folder, Unreadable, attempt
+from grading.layouts import Log, read_log
 from lab.files import UserError, shown
 
 HINTS = json.loads(Path(__file__).with_name("hints.json").read_text(encoding="utf-8"))
-MAX_FIGURES = 200  # of one folder: more would only take time
-COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
+# A file may also stand in folders of these names, which say nothing about what it is.
+NEUTRAL = {
+    *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
+    *("analysis", "data", "json", "output", "outputs", "results"),
+}
 ROUNDED = 0.0006  # shares are often written with three decimals
 SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the same
 
 
-@dataclass(frozen=True)
+@dataclass
 class Issue:
     """A known issue. It is named only if the numbers prove it; its hint claims no more than they do."""
 
@@ -48,46 +52,36 @@ class Submission:
     moved: dict[str, str] = field(default_factory=dict)  # files that stand elsewhere: name -> where
 
     def find(self, name: str) -> str:
-        """The file's path. A file may stand elsewhere if no other file of its name is expected."""
-        last = name.rsplit("/", 1)[-1]
-        expected = {item["file"] for item in self.expected["items"]}
-        path = self.files.find(self.place, name, sum(file.rsplit("/", 1)[-1] == last for file in expected) == 1)
-        if path != join(self.place, name):
-            self.moved[name] = path
-        return path
-
-    def figures(self, item: dict) -> list[str]:
-        """The path of "a.png", or of all figures in "folder/*"."""
-        folder, star, _ = item["file"].partition("/*")
-        found = self.files.under(join(self.place, folder), ".png")[:MAX_FIGURES] if star else [self.find(folder)]
-        if not found:
-            raise Unreadable("is missing")
-        return found
+        """The path of "a/b.json": exactly there, or written in other case, or the only file of that name if no other
+        is expected and the folders that lead to it do not say that it belongs to another experiment."""
+        path = join(self.place, name)
+        if path in self.files.files:
+            return path
+        below = self.files.under(self.place)
+        found = [other for other in below if other.lower() == path.lower()]
+        namesakes = {item["file"] for item in self.expected["items"] if basename(item["file"]) == basename(name)}
+        if not found and len(namesakes) == 1:
+            *known, last = name.lower().split("/")
+            for other in below:
+                *folders, own = other.removeprefix(join(self.place, "")).lower().split("/")
+                if own == last and {*folders} <= {*known} | NEUTRAL:
+                    found.append(other)
+        if len(found) != 1:
+            there = os.path.lexists(self.files.root / path)
+            raise Unreadable("is not an ordinary file inside the folder" if there else "is missing")
+        self.moved[name] = found[0]
+        return found[0]
 
     def json(self, name: str):
         return self.files.json(self.find(name))
 
+    def text(self, name: str) -> str:
+        return self.files.text(self.find(name))
+
     def log(self, name: str, needed: bool = True) -> Log:
         """A training log; an empty one if it cannot be read and is not `needed`."""
-        try:
-            return read_log(self.json(name), self.expected.get("parts", []))
-        except Unreadable:
-            if needed:
-                raise
-            return Log()
-
-    def reports_collapse(self, name: str, table: str) -> bool:
-        """Whether a file beside the table says of this model that it gives one answer for all rows."""
-        for path in self.files.under(self.find(table).rpartition("/")[0], ".json")[:20]:
-            try:
-                said = [
-                    " ".join(map(str, [*keys, leaf])).lower() for keys, leaf in leaves(self.files.json(path)) if leaf
-                ]
-            except Unreadable:
-                continue
-            if any(name in text and COLLAPSED.search(text) for text in said):
-                return True
-        return False
+        content = self.json(name) if needed else attempt(self.json, name, default=None)
+        return read_log(content, self.expected.get("parts", []))
 
     def known_values(self, accuracy: float | None, what: str, cost: float) -> list[Issue]:
         """An accuracy that a known mistake leaves at most, or just below it."""
@@ -114,9 +108,7 @@ def locate(files: Folder, expected: dict) -> str | None:
     own = [folder for folder in files.folders if not others & {*folder.lower().split("/")}]
     for rule in rules:
         found = [folder for folder in own if rule(folder)]
-        found = [
-            folder for folder in found if folder.count("/") == found[0].count("/") and bool(folder) == bool(found[0])
-        ]
+        found = [folder for folder in found if len(Path(folder).parts) == len(Path(found[0]).parts)]
         if len(found) > 1:
             places = ", ".join(shown(folder, 60) for folder in found[:3])
             raise UserError(
@@ -129,19 +121,23 @@ def locate(files: Folder, expected: dict) -> str | None:
     return None
 
 
+def impossible(accuracies: list[tuple[str, float]]) -> list[Issue]:
+    """The first accuracy, after what is said of it, that is no share; known to rounding."""
+    bad = [f"{said} {value:g}" for said, value in accuracies if not -1e-6 <= value <= 1 + 1e-6]
+    return [Issue("impossible-number", bad[0], 1.0)] if bad else []
+
+
 def percent(value: float) -> str:
     return f"{value:.2%}" if 0 <= value <= 1 else f"{value:g}"
 
 
-def reached(item: dict, accuracy: float) -> float:
-    """1 inside `between`, or the share of the highest of the `steps` that is reached."""
+def judged(item: dict, accuracies: list[float]) -> tuple[float, str]:
+    """The share of the points that they earn, and what all points need if it is less: inside `between`, or `steps`."""
     if "between" in item:
         low, high = item["between"]
-        return 1.0 if low <= accuracy <= high else 0.0
-    return max((share for least, share in item["steps"] if accuracy >= least), default=0.0)
-
-
-def wanted(item: dict) -> str:
-    if "between" in item:
-        return "{:.0%} to {:.0%} expected: {}".format(*item["between"], item["reason"])
-    return f"all points from {max(least for least, _ in item['steps']):.1%}: {item['reason']}"
+        shares, wanted = [float(low <= value <= high) for value in accuracies], f"{low:.0%} to {high:.0%} expected"
+    else:
+        shares = [max((share for least, share in item["steps"] if value >= least), default=0) for value in accuracies]
+        wanted = f"all points from {max(item['steps'])[0]:.1%}"
+    share = sum(shares) / len(shares)
+    return share, "" if share == 1 else f"; {wanted}: {item['reason']}"

@@ -2,29 +2,13 @@
 
 import math
 import re
+from collections.abc import Iterator
 
-from grading.folder import Unreadable
-from grading.layouts import (
-    ACCURACY,
-    LOSS,
-    SERIES,
-    SPLITS,
-    WHOLE_ANSWER,
-    Log,
-    divisor,
-    leaves,
-    number,
-    vocabulary,
-    words,
-)
-from grading.submission import HINTS, ROUNDED, SAME, Issue, Outcome, Submission, percent, reached, wanted
+from grading.folder import attempt
+from grading.layouts import SERIES, Log, number, read_modes, words
+from grading.submission import ROUNDED, SAME, Issue, Outcome, Submission, impossible, judged, percent
 from grading.weights import MAX_CHECKPOINT, Weights, read_weights
 from lab.files import shown
-
-
-def is_share(value: float) -> bool:
-    return -1e-6 <= value <= 1 + 1e-6
-
 
 # --- logs --------------------------------------------------------------------------------------------------------
 
@@ -32,48 +16,39 @@ def is_share(value: float) -> bool:
 def check_log(item: dict, submission: Submission) -> Outcome:
     """Four series and two test numbers; each is a sixth of the points."""
     log = submission.log(item["file"])
-    missing = [name for name in SERIES if not log.series.get(name)]
-    missing += [name for name in ("test_loss", "test_acc") if getattr(log, name) is None]
+    missing = [name for name in (*SERIES, "test_loss", "test_acc") if not log.numbers.get(name)]
     message = f"{log.epochs()} epochs" + (f"; no {', '.join(missing)}" if missing else "")
     message += f" ({'; '.join(log.notes)})" if log.notes else ""
-    outcome = Outcome(1 - len(missing) / 6, message, issues=_impossible(log))
-    if len({len(series) for series in log.series.values()}) > 1:
+    outcome = Outcome(1 - len(missing) / 6, message, issues=[*_not_numbers(log), *_nothing_learned(item, log)])
+    if len(log.lengths()) > 1:
         outcome.remarks.append(f"{item['file']}: the series have different lengths")
-    if item.get("learnable", True):
-        outcome.issues += _nothing_learned(item, log)
     return outcome
 
 
-def _impossible(log: Log) -> list[Issue]:
-    issues, tests = [], {"test_acc": log.test_acc, "test_loss": log.test_loss}
-    numbers = {name: [value] for name, value in tests.items() if value is not None} | log.series
-    for name in (*SERIES, *tests):
-        epochs = [epoch for epoch, value in enumerate(numbers.get(name, []), 1) if not math.isfinite(value)]
+def _not_numbers(log: Log) -> Iterator[Issue]:
+    """NaN, infinity, and accuracies that are no shares."""
+    for name, values in log.numbers.items():
+        epochs = [epoch for epoch, value in enumerate(values, 1) if not math.isfinite(value)]
         if epochs:
-            where = f"in {len(epochs)} of {len(numbers[name])} epochs, first in epoch {epochs[0]}"
-            evidence = f"{name} is not a finite number {where}" if name in SERIES else f"{name} is {tests[name]}"
-            issues.append(Issue("not-finite", evidence, 1.0))
+            where = f"not a finite number in {len(epochs)} of {len(values)} epochs, first in epoch {epochs[0]}"
+            yield Issue("not-finite", f"{name} is {where if name in SERIES else values[0]}", 1.0)
             break
-    for name in ("test_acc", "train_acc", "val_acc"):
-        bad = [value for value in numbers.get(name, []) if math.isfinite(value) and not is_share(value)]
-        if bad:
-            return [*issues, Issue("impossible-number", f"{name} holds {bad[0]:g}", 1.0)]
-    return issues
+    accuracies = [(name, value) for name in ("test_acc", "train_acc", "val_acc") for value in log.of(name)]
+    yield from impossible([(f"{name} holds", value) for name, value in accuracies])
 
 
-def _nothing_learned(item: dict, log: Log) -> list[Issue]:
-    issues, chance = [], item["chance_loss"]
-    kind, losses = ("training", "train_loss") if log.series.get("train_loss") else ("validation", "val_loss")
-    losses = log.of(losses)
+def _nothing_learned(item: dict, log: Log) -> Iterator[Issue]:
+    if not item.get("learnable", True):
+        return
+    kind, name = ("training", "train_loss") if log.numbers.get("train_loss") else ("validation", "val_loss")
+    losses, chance = log.of(name), item["chance_loss"]
     if len(losses) >= 3 and min(losses) > 0.98 * chance and losses[-1] < 1.1 * chance:
         evidence = f"the {kind} loss never leaves {item['chance_name']} = {chance:.3f}: lowest {min(losses):.4f} in "
-        evidence += f"{len(losses)} epochs, last {losses[-1]:.4f}"
-        issues.append(Issue("flat-loss", evidence, 0.5, HINTS["flat-loss"]))
+        yield Issue("flat-loss", f"{evidence}{len(losses)} epochs, last {losses[-1]:.4f}", 0.5)
     for share in [item["class_share"], 1 - item["class_share"]] if "class_share" in item else []:
         if log.test_acc is not None and abs(log.test_acc - share) < ROUNDED / 3:
             evidence = f"the test accuracy {log.test_acc:.4f} is exactly the share of one class in the test rows"
-            issues.append(Issue("constant-classifier", f"{evidence} ({share:g})", 0.5))
-    return issues
+            yield Issue("constant-classifier", f"{evidence} ({share:g})", 0.5)
 
 
 # --- accuracies --------------------------------------------------------------------------------------------------
@@ -82,16 +57,17 @@ def _nothing_learned(item: dict, log: Log) -> list[Issue]:
 def check_accuracy(item: dict, submission: Submission) -> Outcome:
     """The test accuracy, or, for half of the points, the best validation accuracy if there is no other."""
     log = submission.log(item["file"])
+    issues = [*_two_modes(item, submission, log)]
+    issues += submission.known_values(log.test_acc, "the test accuracy", 0.0)  # too low to have any points left
     accuracy, what, worth = log.test_acc, "test accuracy", 1.0
     if accuracy is None:
-        if not log.of("val_acc"):
-            return Outcome(0.0, "no test accuracy in the log", issues=_two_modes(item, submission, log))
-        accuracy, what, worth = max(log.of("val_acc")), "no test accuracy; best validation accuracy", 0.5
-    issues = _two_modes(item, submission, log)
-    issues += submission.known_values(log.test_acc, "the test accuracy", 0.0)  # too low to have any points left
+        accuracy = max(log.of("val_acc"), default=None)
+        what, worth = "no test accuracy; best validation accuracy", 0.5
+    if accuracy is None:
+        return Outcome(0.0, "no test accuracy in the log", issues=issues)
     if not 0 <= accuracy <= 1:
         return Outcome(0.0, f"{what} is {accuracy:g}, which is not a share", issues=issues)
-    share, message = reached(item, accuracy), f"{what} {accuracy:.2%}"
+    (share, wanted), message = judged(item, [accuracy]), f"{what} {accuracy:.2%}"
     counted = exhaustive_errors(item, submission)
     if counted is not None:
         proof = item["proof"]
@@ -100,51 +76,27 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         if log.test_acc is not None and wrong > counted + 0.5:
             evidence = f"{wrong:.0f} of the test rows are wrong by the log, but {counted:,} of all {proof['all']:,}"
             issues.append(Issue("proof-contradicted", evidence, 0.5, file=proof["file"]))
-    return Outcome(worth * share, message + ("" if share == 1 else f"; {wanted(item)}"), issues=issues, value=accuracy)
+    return Outcome(worth * share, message + wanted, issues=issues, value=accuracy)
 
 
 def exhaustive_errors(item: dict, submission: Submission) -> int | None:
     """How many rows are wrong, if a file says that every possible row was evaluated."""
     proof = item.get("proof")
-    try:
-        content = submission.json(proof["file"]) if proof else None
-    except Unreadable:
-        return None
+    content = attempt(submission.json, proof["file"], default=None) if proof else None
     if not isinstance(content, dict) or number(content.get(proof["rows"])) != proof["all"]:
         return None
     errors = number(content.get(proof["errors"]))
     return int(errors) if errors is not None and 0 <= errors <= proof["all"] else None
 
 
-FORCED, GREEDY = vocabulary("teacher forced forcing"), vocabulary("greedy autoregressive generated generation")
-
-
-def _two_modes(item: dict, submission: Submission, log: Log) -> list[Issue]:
+def _two_modes(item: dict, submission: Submission, log: Log) -> Iterator[Issue]:
     """One model's exact match with teacher forcing and with greedy decoding, reported as different numbers."""
-    issues, not_of_test = [], LOSS | SPLITS["train"] | SPLITS["val"] | vocabulary("token tokens char")
     for name in item.get("modes_in", []):
-        try:
-            content = submission.json(name)
-        except Unreadable:
-            continue
-        forced, greedy = [], []
-        for keys, leaf in leaves(content):
-            said, value = {word for key in keys for word in words(key)}, number(leaf)
-            of_answers = said & (ACCURACY | WHOLE_ANSWER) and not said & {*not_of_test, *submission.expected["parts"]}
-            if value is None or not of_answers or len(keys) > 4 or any(str(key).isdigit() for key in keys):
-                continue
-            if said & FORCED:
-                forced.append(value)
-            elif said & GREEDY:
-                greedy.append(value)
-        by = divisor(forced + greedy)
-        if not forced and log.test_acc is not None:  # then the plain number is the other one
-            forced = [log.test_acc * by]
-        if forced and greedy and abs(max(forced) - max(greedy)) / by > SAME:
-            numbers = percent(max(forced) / by), percent(max(greedy) / by)
-            evidence = "{} (teacher forcing), {} with greedy decoding".format(*numbers)
-            issues.append(Issue("two-modes", evidence, 0.5, file=name))
-    return issues
+        content = attempt(submission.json, name, default={})
+        forced, greedy = read_modes(content, submission.expected["parts"], log.test_acc)
+        if forced is not None and greedy is not None and abs(forced - greedy) > SAME:
+            evidence = f"{percent(forced)} (teacher forcing), {percent(greedy)} with greedy decoding"
+            yield Issue("two-modes", evidence, 0.5, file=name)
 
 
 # --- checkpoints -------------------------------------------------------------------------------------------------
@@ -194,7 +146,7 @@ def _other_shape(weights: Weights, config: dict, sizes: list[str], counts: list[
 
 def _other_run(weights: Weights, log: Log, parts: list[str]) -> str | None:
     """What shows that the checkpoint is of an epoch, or of an accuracy, that is not the log's best."""
-    if len({len(series) for series in log.series.values()}) != 1:
+    if len(log.lengths()) != 1:
         return None  # no log, or not every epoch was validated: positions in the lists are not epochs
     epoch = accuracy = None
     for name, value in weights.plain.items():
@@ -205,7 +157,7 @@ def _other_run(weights: Weights, log: Log, parts: list[str]) -> str | None:
             epoch = int(value)
         elif said & {"val", "valid", "validation"} and said & {"acc", "accuracy"} and not said & {"token", *parts}:
             accuracy = (value / 100 if value > 1.5 else value) or None  # 0 is what some start from
-    history = log.series.get("val_acc", [])
+    history = log.numbers.get("val_acc", [])
     if epoch is not None and epoch > log.epochs():
         return f"the checkpoint is of epoch {epoch}, the log ends at epoch {log.epochs()}"
     if accuracy is not None and history and min(abs(accuracy - value) for value in history) > 0.006:
@@ -220,7 +172,7 @@ def _other_run(weights: Weights, log: Log, parts: list[str]) -> str | None:
         best = {log.epochs()}  # many save the last as best
         for name, pick in (("val_acc", max), ("val_loss", min)):
             finite = log.of(name)
-            best |= {n for n, value in enumerate(log.series.get(name, []), 1) if finite and value == pick(finite)}
+            best |= {n for n, value in enumerate(log.numbers.get(name, []), 1) if finite and value == pick(finite)}
     if all(abs(epoch - number) > 1 for number in best):
         return f"the checkpoint is of epoch {epoch}{there}, the log's best is epoch {min(best)}"
     return None

@@ -19,6 +19,7 @@ from lab.files import shown
 
 MAX_CHECKPOINT = 512 * MEGABYTE
 MAX_MEMORY = 2048 * MEGABYTE  # beyond what the program uses already
+STATM = pathlib.Path("/proc/self/statm")  # a process's memory, on Linux
 MAX_ENTRIES, MAX_PLAIN = 20_000, 1000
 # Types that only hold data and that people save beside their weights: numpy's scalars, arguments, paths.
 SCALAR = (getattr(numpy, "_core", None) or numpy.core).multiarray.scalar
@@ -42,24 +43,24 @@ def read_weights(content: bytes) -> Weights:
             return _collect(_load(content), limit=4 * len(content) + MEGABYTE)
     except Unreadable:
         raise
+    except MemoryError:
+        raise Unreadable("needs more memory than its size can justify") from None
     except Exception as error:  # a damaged file can fail in any way
-        if isinstance(error, MemoryError):
-            raise Unreadable("needs more memory than its size can justify") from None
         raise Unreadable(f"is damaged or not a PyTorch checkpoint ({type(error).__name__})") from None
 
 
 @contextlib.contextmanager
 def _limited_memory(extra: int):
     """A few bytes of a pickle can ask for gigabytes; on Linux they are refused as a MemoryError."""
-    try:
-        import resource
-
-        used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        before = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (used + extra, before[1]))
-    except (ImportError, OSError, ValueError):
+    if not STATM.exists():
         yield
         return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(STATM.read_text().split()[0]) * resource.getpagesize()
+    with contextlib.suppress(ValueError):  # where the system allows less than that already
+        resource.setrlimit(resource.RLIMIT_AS, (used + extra, before[1]))
     try:
         yield
     finally:
@@ -67,12 +68,10 @@ def _limited_memory(extra: int):
 
 
 def _load(content: bytes):
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > 2 * len(content) + MEGABYTE:
-                raise Unreadable("unpacks to far more than its size, so it was not opened")
-    except zipfile.BadZipFile:
-        pass  # PyTorch before 1.6 wrote another format, which weights_only reads as well
+    # PyTorch before 1.6 wrote another format than zip, which weights_only reads as well.
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > 2 * len(content) + MEGABYTE:
+            raise Unreadable("unpacks to far more than its size, so it was not opened")
     try:
         with torch.serialization.safe_globals(PLAIN_TYPES), warnings.catch_warnings():
             warnings.simplefilter("ignore")
