@@ -125,6 +125,8 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     assert greedy["exact_match"][1]["share"] == pytest.approx(results["heads"][greedy["order"][0]]["zero"]["accuracy"])
     pruned = read(out, "head_analysis/pruned.json")
     assert set(pruned["removed"]) | set(pruned["remaining"]) == set(heads)
+    programmed = read(out, "carry/program.json")
+    assert len(programmed["program"]) == 3 and programmed["program_right"]["wrong"] == 0
     shown = read(out, "examples/examples.json")["examples"]
     verified = read(out, "verification.json")
     assert len(shown) == 2 and verified["pairs"] == 8_100
@@ -280,21 +282,14 @@ def test_other_data_no_model_or_no_sum_is_refused(refused, tmp_path):
 # --- figures ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def figures(monkeypatch):
-    """Figures as they are when they would be written, open for inspection."""
-    caught = {}
-    for module in (attention_maps, examples, ablation):
-        monkeypatch.setattr(module, "save", lambda figure, path, *_, **__: caught.update({path.name: figure}))
-    yield caught
-    plt.close("all")
-
-
 def labels(axis) -> list[str]:
     return [tick.get_text() for tick in axis.get_ticklabels()]
 
 
-def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
+def test_figures_carry_the_symbols_of_their_sum(tmp_path, monkeypatch):
+    figures = {}
+    for module in (attention_maps, examples):  # open for inspection as they would be written
+        monkeypatch.setattr(module, "save", lambda figure, path, *_, **__: figures.update({path.name: figure}))
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     example = examples.examine(context.model, sums_of([(45, 55)], 2), ["given"])[0]
     for head, name in (("decoder.0.self.head0", "self.png"), ("encoder.0.self.head0", "encoder.png")):
@@ -320,19 +315,6 @@ def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
     sums = Sums(sums_of([(45, 55)], 2).sources, written)
     ablated = by_forward_hook(context.model, sums, {"decoder.0.cross.head0": 0.0}).argmax(-1)[0]
     assert example["without_head"]["decoder.0.cross.head0"] == "".join(map(str, ablated.tolist()))
-
-
-def test_importance_figure_shows_heads_by_rank_with_both_kinds(figures, tmp_path):
-    context = analysis_models.context(analysis_models.adder(), tmp_path)
-    results = ablation.run(context)
-    axes = figures["head_importance.png"].axes[0]
-    shown = [
-        head for head in results["ranking"] if max(abs(results["heads"][head][k]["drop"]) for k in ("zero", "mean"))
-    ]
-    assert labels(axes.yaxis) == [short_name(head) for head in shown] and "points" in axes.get_xlabel()
-    for container, kind in zip(axes.containers, ("zero", "mean"), strict=True):
-        expected = [100 * results["heads"][head][kind]["drop"] for head in shown]
-        assert container[0].get_xdata() == pytest.approx(expected) and container.get_label() == f"{kind} ablation"
 
 
 def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):
