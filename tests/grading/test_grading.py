@@ -13,6 +13,7 @@ from tests.grading.submissions import (
     ABLATION,
     EXPECTED,
     LOG,
+    ROOT,
     SHARES,
     TABLE,
     accuracies,
@@ -20,7 +21,7 @@ from tests.grading.submissions import (
     valid,
     write,
 )
-from tests.grading.with_issues import CASES
+from tests.grading.with_issues import CASES, flat_loss
 from tests.grading.with_layouts import ABLATIONS, OTHERS, TABLES
 
 
@@ -79,6 +80,17 @@ def test_each_known_issue_is_named_and_nothing_else(name, tmp_path):
 def test_every_hint_belongs_to_an_issue_that_is_tested():
     known = {known["name"] for expected in EXPECTED for known in expected.get("known_values", [])}
     assert {*HINTS} | known == {name for _, names in CASES.values() for name in names}
+
+
+def test_a_flat_loss_is_blamed_on_no_cause_that_our_runs_refute(tmp_path):
+    """report/contradictions.json: with each of its single changes both schemes learn."""
+    runs = load(ROOT, "report/contradictions.json")["never_learns"]
+    assert min(run["test_acc"] for by_scheme in runs.values() for run in by_scheme.values()) > 0.9
+    flat_loss(valid(tmp_path))
+    (issue,) = graded(tmp_path).issues
+    said = json.dumps([issue.evidence, issue.hint, *EXPECTED]).lower()
+    assert not any(word in said for word in ("warm-up", "warmup", "post-norm", "drown"))
+    assert "ln 2" in issue.evidence and "does not say why" in issue.hint
 
 
 def test_json_with_comments_and_trailing_commas_costs_nothing(tmp_path):

@@ -29,6 +29,7 @@ from problem1.analysis.examples import parse_sum, select
 from problem1.dataset import Sums, every_pair, random_pairs
 from problem1.generate_data import write_rows
 from problem1.trained import load_model
+from tests.conftest import works
 from tests.fake_device import FakeDevice
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import by_forward_hook
@@ -73,12 +74,10 @@ def data(tmp_path_factory):
     return folder
 
 
-def run_whole(script, model, data, folder):
+def run_whole(model, data, folder):
     analysis_models.save(model, folder / "model.pth")
     flags = ["--model-path", folder / "model.pth", "--data-dir", data, "--output-dir", folder / "out"]
-    result = script(SCRIPT, *flags, "--device", "cpu", "--batch-size", 500, "--num-samples", 2)
-    assert result.returncode == 0, result.stderr
-    return result.stdout, folder / "out"
+    return works(SCRIPT, *flags, "--device", "cpu", "--batch-size", 500, "--num-samples", 2), folder / "out"
 
 
 def read(folder, name) -> dict:
@@ -102,8 +101,8 @@ def pngs_are_whole(folder) -> int:
     return len(found)
 
 
-def test_everything_that_is_promised_is_written_and_hangs_together(script, data, tmp_path):
-    stdout, out = run_whole(script, analysis_models.adder(), data, tmp_path)
+def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_path):
+    stdout, out = run_whole(analysis_models.adder(), data, tmp_path)
     check_written(out, OF_ANY_MODEL + OF_ONE_THAT_CAN_ADD)
     heads = analysis_models.adder().head_names()
     for head in heads:
@@ -153,12 +152,12 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
             assert path.read_bytes() == (out / path.relative_to(again)).read_bytes(), path
 
 
-def test_a_model_that_cannot_add_is_called_so_everywhere(script, data, tmp_path):
+def test_a_model_that_cannot_add_is_called_so_everywhere(data, tmp_path):
     stale = [*OF_ONE_THAT_CAN_ADD, "examples/11+11.png", "examples/given.json"]
     for name in [*stale, "head_analysis/notes of the user.txt"]:
         (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "out" / name).write_text("of an earlier model that could")
-    stdout, out = run_whole(script, analysis_models.untrained(), data, tmp_path)
+    stdout, out = run_whole(analysis_models.untrained(), data, tmp_path)
     assert stdout.count("WARNING") == 2 and "has not learned to add" in stdout
     assert "exact on" in stdout and "cost less" not in stdout and "carry" not in stdout
     check_written(out, OF_ANY_MODEL)
@@ -235,15 +234,14 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(fewer, tmp_path, 
     assert int(given["target"]) == 2 * int(nines) and given["sum"] == f"{nines}+{nines}"
 
 
-def test_given_examples_stand_beside_what_is_there(script, data, tmp_path):
+def test_given_examples_stand_beside_what_is_there(data, tmp_path):
     analysis_models.save(analysis_models.adder(), tmp_path / "model.pth")
     flags = ["--model-path", tmp_path / "model.pth", "--data-dir", data, "--output-dir", tmp_path]
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples/examples.json").write_text('{"examples": [{"sum": "11+11"}]}')
     (tmp_path / "examples/11+11.png").write_bytes(b"kept")
-    result = script(SCRIPT, *flags, "--examples", "45+55", "7+5")
-    assert result.returncode == 0, result.stderr
-    assert "45+55 = " in result.stdout and "07+05 = " in result.stdout
+    said = works(SCRIPT, *flags, "--examples", "45+55", "7+5")
+    assert "45+55 = " in said and "07+05 = " in said
     assert (tmp_path / "examples/11+11.png").read_bytes() == b"kept"
     for folder in ("examples", "attention_patterns"):
         assert (tmp_path / folder / "45+55.png").is_file() and (tmp_path / folder / "07+05.png").is_file()
@@ -282,14 +280,21 @@ def test_other_data_no_model_or_no_sum_is_refused(refused, tmp_path):
 # --- figures ------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def figures(monkeypatch):
+    """Figures as they are when they would be written, open for inspection."""
+    caught = {}
+    for module in (attention_maps, examples, ablation):
+        monkeypatch.setattr(module, "save", lambda figure, path, *_, **__: caught.update({path.name: figure}))
+    yield caught
+    plt.close("all")
+
+
 def labels(axis) -> list[str]:
     return [tick.get_text() for tick in axis.get_ticklabels()]
 
 
-def test_figures_carry_the_symbols_of_their_sum(tmp_path, monkeypatch):
-    figures = {}
-    for module in (attention_maps, examples):  # open for inspection as they would be written
-        monkeypatch.setattr(module, "save", lambda figure, path, *_, **__: figures.update({path.name: figure}))
+def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     example = examples.examine(context.model, sums_of([(45, 55)], 2), ["given"])[0]
     for head, name in (("decoder.0.self.head0", "self.png"), ("encoder.0.self.head0", "encoder.png")):
@@ -315,6 +320,19 @@ def test_figures_carry_the_symbols_of_their_sum(tmp_path, monkeypatch):
     sums = Sums(sums_of([(45, 55)], 2).sources, written)
     ablated = by_forward_hook(context.model, sums, {"decoder.0.cross.head0": 0.0}).argmax(-1)[0]
     assert example["without_head"]["decoder.0.cross.head0"] == "".join(map(str, ablated.tolist()))
+
+
+def test_importance_figure_shows_heads_by_rank_with_both_kinds(figures, tmp_path):
+    context = analysis_models.context(analysis_models.adder(), tmp_path)
+    results = ablation.run(context)
+    axes = figures["head_importance.png"].axes[0]
+    shown = [
+        head for head in results["ranking"] if max(abs(results["heads"][head][k]["drop"]) for k in ("zero", "mean"))
+    ]
+    assert labels(axes.yaxis) == [short_name(head) for head in shown] and "points" in axes.get_xlabel()
+    for container, kind in zip(axes.containers, ("zero", "mean"), strict=True):
+        expected = [100 * results["heads"][head][kind]["drop"] for head in shown]
+        assert container[0].get_xdata() == pytest.approx(expected) and container.get_label() == f"{kind} ablation"
 
 
 def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):
