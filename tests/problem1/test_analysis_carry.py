@@ -221,6 +221,10 @@ def test_the_summary_holds_the_numbers_of_the_others(context, patched, everythin
     for about in found["heads"]:
         assert about["most_flips"]["share"] == max(group["heads"][about["head"]]["flips"]["share"] for group in patched)
         assert about["zero"] == everything[0]["heads"][about["head"]]["zero"]["drop"]
+    assert set(found["claims"]["layers_and_feed_forward"]) == {
+        *("encoder.0.self", "decoder.0.self", "decoder.0.cross", "decoder.0.attention"),
+        *("encoder.0.feed_forward", "decoder.0.feed_forward"),
+    }
     text = summary.as_text(found)
     for group in patched:
         share = group["minimal_sets"]["decoder cross"]["sufficiency"]["share"]
