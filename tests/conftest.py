@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,23 +16,31 @@ settings.register_profile("suite", deadline=None, max_examples=25, derandomize=T
 settings.load_profile("suite")
 
 
+def run(path: str, *arguments, cwd: Path = ROOT, env: dict | None = None) -> subprocess.CompletedProcess:
+    """Run one of the repository's scripts as a user would: run("problem1/train.py", "--epochs", 1), or a package:
+    run("-m", "grading")."""
+    start, more = ("-m", {"PYTHONPATH": str(ROOT)}) if path == "-m" else (str(ROOT / path), {})
+    return subprocess.run(
+        [sys.executable, start, *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | more | (env or {}),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def works(path: str, *arguments, **keywords) -> str:
+    """The same, without any error: what it prints."""
+    result = run(path, *arguments, **keywords)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
 @pytest.fixture
 def script(tmp_path):
-    """Run one of the repository's scripts as a user would: script("problem1/train.py", "--epochs", 1), or a package:
-    script("-m", "grading")."""
-
-    def run(path: str, *arguments, cwd: Path = tmp_path, env: dict | None = None) -> subprocess.CompletedProcess:
-        start, more = ("-m", {"PYTHONPATH": str(ROOT)}) if path == "-m" else (str(ROOT / path), {})
-        return subprocess.run(
-            [sys.executable, start, *map(str, arguments)],
-            cwd=cwd,
-            env=os.environ | more | (env or {}),
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-
-    return run
+    """`run` in a folder of its own."""
+    return partial(run, cwd=tmp_path)
 
 
 @pytest.fixture

@@ -71,19 +71,6 @@ def test_patching_all_heads_gives_the_corrupted_run():
     torch.testing.assert_close(pairs.clean.logits(pairs.freeze(cross)), pairs.clean.recorded.logits)
 
 
-def test_patching_equals_an_independent_implementation():
-    model, group = analysis_models.adder(), make_group(2, target=1, nines=0, count=80)
-    pairs, usable = patching.make_experiment(model, group)
-    clean, corrupted = (sums[usable] for sums in group.clean_and_corrupted())
-    outputs = hooked(model, corrupted, {})[1]
-    for name in (*model.head_names(), *FEED_FORWARD):
-        logits = by_forward_hook(model, clean, {name: outputs[name]})
-        torch.testing.assert_close(pairs.clean.logits(pairs.patch([name])), logits)
-        flips = logits[:, 1].argmax(-1) == corrupted.targets[:, 1]
-        assert torch.equal(pairs.effect(pairs.patch([name]))[0], flips)
-    torch.testing.assert_close(pairs.clean.logits({}), by_forward_hook(model, clean, {}))  # nothing stays behind
-
-
 class EarlyFeedsLate:
     """A stand-in for an experiment: the digit is the late head's, which follows the early one unless frozen."""
 
@@ -116,15 +103,26 @@ def patched(context):
     return [patching.measure(context, group) for group in groups]
 
 
-def test_patching_results_of_a_model_that_adds(patched):
-    group = patched[0]
-    assert group["pairs"] > 300 and group["digit"] == "tens"
-    assert group["stages"]["all heads"]["flips"]["share"] == 1.0
-    assert group["stages"]["all decoder cross"]["flips"]["share"] == 1.0
-    found = group["minimal_sets"]["decoder cross"]
-    assert found["sufficiency"]["share"] > 0.5 > found["complement_patched"]["share"]
-    low, high = group["heads"]["encoder.0.self.head0"]["logit_difference_interval_95"]
-    assert low <= group["heads"]["encoder.0.self.head0"]["logit_difference"] <= high
+def test_patching_and_ablation_equal_an_independent_implementation(context, patched):
+    model, group = context.model, make_group(2, target=1, nines=0, count=patching.PAIRS)
+    pairs, usable = patching.make_experiment(model, group)
+    clean, corrupted = (sums[usable] for sums in group.clean_and_corrupted())
+    outputs = hooked(model, corrupted, {})[1]
+    for name in (*context.heads, *FEED_FORWARD):
+        logits = by_forward_hook(model, clean, {name: outputs[name]})
+        torch.testing.assert_close(pairs.clean.logits(pairs.patch([name])), logits)
+        flips = logits[:, 1].argmax(-1) == corrupted.targets[:, 1]
+        assert torch.equal(pairs.effect(pairs.patch([name]))[0], flips)
+        if name in context.heads:
+            found = patched[0]["heads"][name]
+            assert found["flips"]["share"] == pytest.approx(flips.double().mean().item())
+            wrong = by_forward_hook(model, clean, {name: 0.0}).argmax(-1)[:, 1] != clean.targets[:, 1]
+            assert found["wrong_without"]["zero"]["share"] == pytest.approx(wrong.double().mean().item())
+            assert found["wrong_without"]["mean"]["n"] == len(clean) == patched[0]["pairs"] > 300
+    torch.testing.assert_close(pairs.clean.logits({}), by_forward_hook(model, clean, {}))  # nothing stays behind
+    assert patched[0]["stages"]["all decoder cross"]["flips"]["share"] == 1.0
+    chosen = patched[0]["minimal_sets"]["decoder cross"]
+    assert chosen["sufficiency"]["share"] > 0.5 > chosen["complement_patched"]["share"]
 
 
 def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
@@ -142,18 +140,6 @@ def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
     found = patched[0]["heads"]["decoder.0.cross.head1"]["attention"]
     assert found["moved"] == pytest.approx((without - carrying).abs().sum(-1).mean().item() / 2, abs=1e-5)
     assert found["moved_without_carry"] == pytest.approx((without - control).abs().sum(-1).mean().item() / 2, abs=1e-5)
-
-
-def test_ablation_on_the_pairs_counts_digits_that_were_right(context, patched):
-    group = make_group(2, target=1, nines=0, count=patching.PAIRS)
-    clean, _ = group.clean_and_corrupted()
-    usable = patching.make_experiment(context.model, group)[1]
-    clean = clean[usable]
-    for head in context.heads:
-        wrong = by_forward_hook(context.model, clean, {head: 0.0}).argmax(-1)[:, 1] != clean.targets[:, 1]
-        found = patched[0]["heads"][head]["wrong_without"]
-        assert found["zero"]["share"] == pytest.approx(wrong.double().mean().item())
-        assert found["mean"]["n"] == len(clean)
 
 
 # --- probes -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from problem1.dataset import decoder_inputs, every_pair
 from problem1.model import Seq2SeqTransformer
 from problem1.trained import load_model
 from tests.conftest import ROOT
+from tests.problem1.text.test_rounding import in_another_order
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +27,14 @@ def few():
 @torch.no_grad()
 def test_every_float64_evaluation_lies_inside(model, few):
     """torch all at once, one row at a time, and with the hidden units in another order."""
-
     rules = Rounding(UNITS["float64"])
     x = rounding._hidden(model, few.sources, decoder_inputs(few.targets), rules)
     above, radius = rules.differences(x, model.output, few.targets.flatten())
-    other = copy.deepcopy(model)
-    for layer in (*other.encoder, *other.decoder):
-        order = torch.randperm(layer.feed_forward.inner.out_features, generator=torch.Generator().manual_seed(0))
-        inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
-        inner.weight.data, inner.bias.data = inner.weight.data[order], inner.bias.data[order]
-        outer.weight.data = outer.weight.data[:, order]
     inputs = decoder_inputs(few.targets)
     together = model(few.sources, inputs)
     alone = torch.cat([model(few.sources[i : i + 1], inputs[i : i + 1]) for i in range(len(few))])
-    for logits in (together, alone, other(few.sources, inputs)):
+    other = in_another_order(model, 0)(few.sources, inputs)
+    for logits in (together, alone, other):
         logits = logits.flatten(0, 1)
         differences = logits.gather(1, few.targets.flatten().unsqueeze(1)) - logits
         wrong = above.isfinite()

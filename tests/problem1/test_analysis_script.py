@@ -1,13 +1,16 @@
 """analyze.py as its users run it: the files it promises, the findings it prints, the warnings it owes, the refusals."""
 
+import copy
 import json
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from matplotlib.figure import Figure
+from PIL import Image
 
-from lab.files import UserError, write_bytes
+from lab.files import UserError
 from lab.hooks import short_name
 from problem1 import analyze
 from problem1.analysis import (
@@ -26,6 +29,8 @@ from problem1.analysis.examples import parse_sum, select
 from problem1.dataset import Sums, every_pair, random_pairs
 from problem1.generate_data import write_rows
 from problem1.trained import load_model
+from tests.conftest import works
+from tests.fake_device import FakeDevice
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import by_forward_hook
 
@@ -69,12 +74,10 @@ def data(tmp_path_factory):
     return folder
 
 
-def run_whole(script, model, data, folder):
+def run_whole(model, data, folder):
     analysis_models.save(model, folder / "model.pth")
     flags = ["--model-path", folder / "model.pth", "--data-dir", data, "--output-dir", folder / "out"]
-    result = script(SCRIPT, *flags, "--device", "cpu", "--batch-size", 500, "--num-samples", 2)
-    assert result.returncode == 0, result.stderr
-    return result.stdout, folder / "out"
+    return works(SCRIPT, *flags, "--device", "cpu", "--batch-size", 500, "--num-samples", 2), folder / "out"
 
 
 def read(folder, name) -> dict:
@@ -98,8 +101,8 @@ def pngs_are_whole(folder) -> int:
     return len(found)
 
 
-def test_everything_that_is_promised_is_written_and_hangs_together(script, data, tmp_path):
-    stdout, out = run_whole(script, analysis_models.adder(), data, tmp_path)
+def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_path):
+    stdout, out = run_whole(analysis_models.adder(), data, tmp_path)
     check_written(out, OF_ANY_MODEL + OF_ONE_THAT_CAN_ADD)
     heads = analysis_models.adder().head_names()
     for head in heads:
@@ -121,6 +124,8 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
     assert greedy["exact_match"][1]["share"] == pytest.approx(results["heads"][greedy["order"][0]]["zero"]["accuracy"])
     pruned = read(out, "head_analysis/pruned.json")
     assert set(pruned["removed"]) | set(pruned["remaining"]) == set(heads)
+    programmed = read(out, "carry/program.json")
+    assert len(programmed["program"]) == 3 and programmed["pairs"] == 8_100
     shown = read(out, "examples/examples.json")["examples"]
     verified = read(out, "verification.json")
     assert len(shown) == 2 and verified["pairs"] == 8_100
@@ -147,12 +152,12 @@ def test_everything_that_is_promised_is_written_and_hangs_together(script, data,
             assert path.read_bytes() == (out / path.relative_to(again)).read_bytes(), path
 
 
-def test_a_model_that_cannot_add_is_called_so_everywhere(script, data, tmp_path):
+def test_a_model_that_cannot_add_is_called_so_everywhere(data, tmp_path):
     stale = [*OF_ONE_THAT_CAN_ADD, "examples/11+11.png", "examples/given.json"]
     for name in [*stale, "head_analysis/notes of the user.txt"]:
         (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "out" / name).write_text("of an earlier model that could")
-    stdout, out = run_whole(script, analysis_models.untrained(), data, tmp_path)
+    stdout, out = run_whole(analysis_models.untrained(), data, tmp_path)
     assert stdout.count("WARNING") == 2 and "has not learned to add" in stdout
     assert "exact on" in stdout and "cost less" not in stdout and "carry" not in stdout
     check_written(out, OF_ANY_MODEL)
@@ -168,20 +173,48 @@ def test_a_model_that_cannot_add_is_called_so_everywhere(script, data, tmp_path)
     assert pngs_are_whole(out) > 10
 
 
-@pytest.mark.parametrize("num_digits", [1, 19])
-def test_operands_of_one_digit_and_of_more_than_fit_an_integer(tmp_path, monkeypatch, capsys, num_digits):
-    """81 pairs in all, each of which training has shown; and numbers beyond 2^63. Every question is asked."""
-    fewer = ((exhaustive, "SAMPLES", 200), (patching, "PAIRS", 60), (probes, "FITTED_ON", 100), (pruning, "STEPS", 2))
-    for module, name, value in (*fewer, (analysis_context, "CAN_ADD", 0.0)):
+@pytest.fixture
+def fewer(monkeypatch):
+    """The whole analysis in a few seconds."""
+    numbers = ((exhaustive, "SAMPLES", 200), (patching, "PAIRS", 120), (probes, "FITTED_ON", 200))
+    numbers += ((pruning, "STEPS", 2), (pruning, "FRESH", 100), (pruning, "DRAWS", 2))
+    for module, name, value in (*numbers, (program, "BATCH", 300), (program, "FITTED_ON", 300)):
         monkeypatch.setattr(module, name, value)
+
+
+def no_pixels(figure, file, **_) -> None:
+    Image.new("RGB", (1, 1)).save(file, "png")
+
+
+def answer(context, num_samples: int) -> None:
+    analyze.answer(context, num_samples, SimpleNamespace(result=lambda: program.run(context)))
+
+
+def test_every_number_is_the_same_on_another_device(fewer, tmp_path, monkeypatch):
+    monkeypatch.setattr(Figure, "savefig", no_pixels)
+    # The fused optimizer knows the names of real devices only.
+    monkeypatch.setattr(pruning, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), foreach=False))
+    model, rows = analysis_models.adder(), analysis_models.rows(60)
+    answer(Context(model, rows, tmp_path / "here", 40, analysis_models.SETTINGS), 2)
+    with FakeDevice():
+        there = copy.deepcopy(model).to(FakeDevice.name)
+        answer(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS), 2)
+        with pytest.raises(TypeError, match="float64"):
+            next(there.parameters()).double()
+    for path in (tmp_path / "here").rglob("*.json"):
+        close = json.loads(path.read_text(), parse_float=lambda text: pytest.approx(float(text), abs=1e-3))
+        assert "timing" in path.name or read(tmp_path / "there", path.relative_to(tmp_path / "here")) == close, path
+
+
+@pytest.mark.parametrize("num_digits", [1, 19])
+def test_operands_of_one_digit_and_of_more_than_fit_an_integer(fewer, tmp_path, monkeypatch, capsys, num_digits):
+    """81 pairs in all, each of which training has shown; and numbers beyond 2^63. Every question is asked."""
+    monkeypatch.setattr(analysis_context, "CAN_ADD", 0.0)
     if num_digits == 19:  # figures of 39 × 39 cells take long
-        for module in (attention_maps, examples):
-            monkeypatch.setattr(
-                module, "save", lambda figure, path, *_, **__: (write_bytes(path, b""), plt.close(figure))
-            )
+        monkeypatch.setattr(Figure, "savefig", no_pixels)
     rows = dict.fromkeys(("train", "val", "test"), every_pair(1) if num_digits == 1 else random_pairs(19, 60, seed=0))
     context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path)
-    analyze.answer(context, 1, SimpleNamespace(result=lambda: program.run(context)))
+    answer(context, 1)
     assert "nan" not in capsys.readouterr().out
     drawn = {"carry/patching_heads.pdf", "carry/program.png", "carry/program.pdf", "attention_patterns/in_detail.pdf"}
     check_written(tmp_path, {*OF_ANY_MODEL, *OF_ONE_THAT_CAN_ADD} - drawn)
@@ -201,15 +234,14 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(tmp_path, monkeyp
     assert int(given["target"]) == 2 * int(nines) and given["sum"] == f"{nines}+{nines}"
 
 
-def test_given_examples_stand_beside_what_is_there(script, data, tmp_path):
+def test_given_examples_stand_beside_what_is_there(data, tmp_path):
     analysis_models.save(analysis_models.adder(), tmp_path / "model.pth")
     flags = ["--model-path", tmp_path / "model.pth", "--data-dir", data, "--output-dir", tmp_path]
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples/examples.json").write_text('{"examples": [{"sum": "11+11"}]}')
     (tmp_path / "examples/11+11.png").write_bytes(b"kept")
-    result = script(SCRIPT, *flags, "--examples", "45+55", "7+5")
-    assert result.returncode == 0, result.stderr
-    assert "45+55 = " in result.stdout and "07+05 = " in result.stdout
+    said = works(SCRIPT, *flags, "--examples", "45+55", "7+5")
+    assert "45+55 = " in said and "07+05 = " in said
     assert (tmp_path / "examples/11+11.png").read_bytes() == b"kept"
     for folder in ("examples", "attention_patterns"):
         assert (tmp_path / folder / "45+55.png").is_file() and (tmp_path / folder / "07+05.png").is_file()

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.files import UserError
+from problem1.analysis.context import sums_of
 from problem1.dataset import (
     HARD,
     Sums,
     carries,
-    digits_of,
     encode,
     every_pair,
     hard_pairs,
@@ -26,10 +26,6 @@ from problem1.dataset import (
     swap_columns,
 )
 from problem1.generate_data import make_hard, make_rows
-
-
-def as_sums(pairs, num_digits) -> Sums:
-    return encode(*(digits_of(torch.tensor(numbers), num_digits) for numbers in zip(*pairs, strict=True)))
 
 
 def check_row(source: list[int], target: list[int], num_digits: int) -> None:
@@ -98,7 +94,7 @@ def test_generator_refuses_what_cannot_be(refused, tmp_path):
 
 @given(st.lists(st.tuples(st.integers(100, 999), st.integers(100, 999)), min_size=1, max_size=20))
 def test_tensors_hold_the_same_sums_as_python(pairs):
-    sums = as_sums(pairs, 3)
+    sums = sums_of(pairs, 3)
     for row, (a, b) in enumerate(pairs):
         assert sums.sources[row].tolist() == [*map(int, str(a)), 10, *map(int, str(b))]
         assert sums.targets[row].tolist() == [*map(int, str(a + b).zfill(4))]
@@ -154,7 +150,7 @@ def test_every_pair_is_there_once():
 
 def test_carries_and_chains_of_worked_examples():
     pairs = [(347, 159), (445, 555), (999, 101), (123, 456), (905, 905)]
-    sums = as_sums(pairs, 3)
+    sums = sums_of(pairs, 3)
     expected = [[0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0], [1, 0, 1]]
     assert carries(sums).int().tolist() == expected
     assert longest_chain(carries(sums)).tolist() == [2, 3, 3, 0, 1]
@@ -166,19 +162,19 @@ def test_swapping_columns_keeps_every_sum_and_makes_every_arrangement():
     a, b = Sums(sources, targets).operands()
     assert torch.equal(((a + b) * torch.tensor([10, 1])).sum(1), (targets * torch.tensor([100, 10, 1])).sum(1))
     assert torch.equal((a + b), sum(sums.operands()))  # column by column
-    one = as_sums([(347, 159)] * 400, 3)
+    one = sums_of([(347, 159)] * 400, 3)
     made = swap_columns((one.sources, one.targets), torch.Generator().manual_seed(0))[0]
     assert len(made.unique(dim=0)) == 8
 
 
 def test_pairs_that_training_can_have_shown():
-    trained = as_sums([(12, 34), (30, 40)], 2)
-    pairs = as_sums([(12, 34), (34, 12), (14, 32), (40, 30), (12, 35), (13, 24)], 2)
+    trained = sums_of([(12, 34), (30, 40)], 2)
+    pairs = sums_of([(12, 34), (34, 12), (14, 32), (40, 30), (12, 35), (13, 24)], 2)
     assert seen_in(pairs, trained).tolist() == [True, True, True, True, False, False]
 
 
 def test_rows_with_columns_of_9_or_10_weigh_more():
-    sums = as_sums([(123, 456), (145, 455), (123, 786), (550, 459)], 3)  # columns 5 7 9; 5 9 10; 8 10 9; 9 10 9
+    sums = sums_of([(123, 456), (145, 455), (123, 786), (550, 459)], 3)  # columns 5 7 9; 5 9 10; 8 10 9; 9 10 9
     assert sampling_weights(sums, 4.0).tolist() == [5.0, 25.0, 25.0, 125.0]
     assert sampling_weights(sums, 0.0).tolist() == [1.0] * 4
 

@@ -12,7 +12,7 @@ from problem1.attention import create_causal_mask
 from problem1.dataset import PAD, START, VOCAB_SIZE, every_pair, score
 from problem1.generate_data import PLUS, to_digits
 from problem1.model import DecoderLayer, EncoderLayer, FeedForward, PositionalEncoding, Seq2SeqTransformer
-from tests.problem1.test_attention import copy_attention
+from tests.test_attention import copy_attention
 
 D, HEADS, FF = 24, 3, 40
 tokens = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=9)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from problem1.analysis import circuit, program, statements
+from problem1.analysis import program, statements
 from problem1.analysis.algorithm import Program, Rule, Source, in_words, lines, read_rules, sources
 from problem1.analysis.context import digit_names, sums_of
 from problem1.analysis.edges import EDGE_VARIABLES, Batch, Columns, resample
@@ -214,19 +214,6 @@ def test_statements_count_models(measured):
     text = statements.statement_lines(table)
     assert len(text) == 1 + len(table) and any("1 of 2" in line for line in text)
     assert statements.in_short(other)["lines"] == measured["lines"]
-
-
-def test_two_digits_are_read_off_too_and_drawn_the_same_each_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "BATCH", 1500)
-    monkeypatch.setattr(program, "FITTED_ON", 2000)
-    context = analysis_models.context(analysis_models.adder(), tmp_path)
-    results = program.run(context)
-    assert len(results["program"]) == 3 and results["pairs"] == 8100
-    assert results["program_right"]["wrong"] == 0
-    drawn = {path.name: path.read_bytes() for path in tmp_path.rglob("program.*")}
-    assert set(drawn) == {"program.json", "program.png", "program.pdf"}
-    circuit.draw(results, digit_names(3), tmp_path / "carry/program.png")
-    assert all((tmp_path / "carry" / name).read_bytes() == content for name, content in drawn.items())
 
 
 def test_a_model_that_is_not_always_right_is_measured_by_its_own_errors():

@@ -11,14 +11,7 @@ from lab.files import UserError
 from problem2 import dataset
 from problem2.analysis import evaluation, extrapolation, mechanism, proof, span
 from problem2.analysis.study_summary import as_table, sum_up
-from problem2.model import create_model
-
-SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 32, "max_len": 64}
-
-
-def make(name, **changes):
-    torch.manual_seed(0)
-    return create_model(name, **SMALL | changes).eval()
+from tests.problem2.test_model import make
 
 
 class Comparer(torch.nn.Module):

@@ -11,16 +11,13 @@ from problem2 import dataset
 from problem2.analysis import evaluation, mechanism
 from problem2.analysis.context import Context
 from problem2.analyze import QUESTIONS, classify
-from problem2.model import create_model
 from problem2.positional_encoding import SCHEMES
 from tests.fake_device import FakeDevice
+from tests.problem2.test_model import make
 
-SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 16, "num_layers": 1, "max_len": 300}
 
-
-def make(name, **changes):
-    torch.manual_seed(0)
-    return accelerate(create_model(name, **SMALL | changes).eval())
+def make_fast(name, **changes):
+    return accelerate(make(name, num_layers=1, max_len=300, **changes))
 
 
 def analyse(folder, models, data_dir, device):
@@ -37,7 +34,7 @@ def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
     for module, rows in ((mechanism, 4), (evaluation, 20)):
         few = lambda *which, rows=rows: dataset.load_test_set(*which).part(slice(rows))  # noqa: E731
         monkeypatch.setattr(module, "load_test_set", few)
-    schemes = {name: make(name) for name in SCHEMES} | {"window": make("window", pooling="max")}
+    schemes = {name: make_fast(name) for name in SCHEMES} | {"window": make_fast("window", pooling="max")}
     expected = analyse(tmp_path / "cpu", schemes, tmp_path / "data", "cpu")
     with FakeDevice(), torch.no_grad():
         schemes = {name: model.to(FakeDevice.name) for name, model in schemes.items()}
@@ -50,7 +47,7 @@ def test_analyses_run_where_the_models_are(tmp_path, monkeypatch):
 @pytest.mark.parametrize("change", [dataset.augment, dataset.resample])
 def test_training_batches_stay_on_their_device(change):
     rows = dataset.sample_rows(16, 8, 16, torch.Generator().manual_seed(0))
-    models = {name: make(name, causal=True) for name in SCHEMES}
+    models = {name: make_fast(name, causal=True) for name in SCHEMES}
     with FakeDevice(), torch.no_grad():
         batch = change((rows.sequences.to("meta"), rows.labels.to("meta")), torch.Generator().manual_seed(0))
         assert all(tensor.device.type == "meta" for tensor in batch)

@@ -1,26 +1,15 @@
 """The scripts as users start them: real processes, small models, files and refusals."""
 
 import json
-import os
 import re
 import statistics
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, works
 
 SMALL = ["--d-model", "16", "--num-heads", "4", "--num-layers", "1", "--d-ff", "16", "--max-len", "300"]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-
-
-def works(script, *flags, cwd=ROOT):
-    command = [sys.executable, str(ROOT / "problem2" / script), *map(str, flags)]
-    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def read(path):
@@ -31,9 +20,19 @@ def read(path):
 def trained(tmp_path_factory):
     """Data, and two schemes trained a little, side by side, from the folder of the problem."""
     folder = tmp_path_factory.mktemp("trained")
-    works("generate_data.py", "--output-dir", folder / "data", "--train-size", 300, "--val-size", 50, "--test-size", 60)
+    works(
+        "problem2/generate_data.py",
+        "--output-dir",
+        folder / "data",
+        "--train-size",
+        300,
+        "--val-size",
+        50,
+        "--test-size",
+        60,
+    )
     flags = ["--data-dir", folder / "data", "--output-dir", folder / "results", "--epochs", 2, *SMALL]
-    said = works("train.py", "--encoding", "sinusoidal", "learned", *flags, cwd=ROOT / "problem2")
+    said = works("problem2/train.py", "--encoding", "sinusoidal", "learned", *flags, cwd=ROOT / "problem2")
     return folder, flags, said
 
 
@@ -51,7 +50,7 @@ def test_training_leaves_what_the_contract_names(trained):
 
 def test_the_same_seed_gives_the_same_bits_alone_or_side_by_side(trained):
     folder, flags, _ = trained
-    works("train.py", "--encoding", "learned", *flags, "--output-dir", folder / "again")
+    works("problem2/train.py", "--encoding", "learned", *flags, "--output-dir", folder / "again")
     paths = [folder / where / "learned/best_model.pth" for where in ("results", "again")]
     first, again = (torch.load(path, weights_only=True)["model"] for path in paths)
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -60,9 +59,9 @@ def test_the_same_seed_gives_the_same_bits_alone_or_side_by_side(trained):
 def test_a_stopped_run_is_resumed_and_a_finished_one_is_kept(trained):
     folder, flags, _ = trained
     flags = ["--encoding", "none", *flags, "--output-dir", folder / "kept"]
-    works("train.py", *flags)
-    assert "resuming after epoch 2" in works("train.py", *flags, "--resume")
-    assert "held a run of 2 epochs" in works("train.py", *flags, "--epochs", 1)
+    works("problem2/train.py", *flags)
+    assert "resuming after epoch 2" in works("problem2/train.py", *flags, "--resume")
+    assert "held a run of 2 epochs" in works("problem2/train.py", *flags, "--epochs", 1)
     assert (folder / "kept/none/previous/best_model.pth").exists()
 
 
@@ -70,7 +69,7 @@ def test_a_stopped_run_is_resumed_and_a_finished_one_is_kept(trained):
 def analysis(trained):
     folder, *_ = trained
     where = ["--data-dir", folder / "data", "--results-dir", folder / "results"]
-    return folder / "results/extrapolation", works("analyze.py", *where, "--test-lengths", 20, 24)
+    return folder / "results/extrapolation", works("problem2/analyze.py", *where, "--test-lengths", 20, 24)
 
 
 def test_analysis_leaves_what_the_contract_names_and_prints_what_it_found(analysis):
@@ -95,13 +94,13 @@ def test_every_number_says_where_it_comes_from_and_comes_again(trained, analysis
         value = read(folder / name)
         assert value["versions"]["torch"] and value["config"]["test_lengths"] == [20, 24], name
     where = ["--data-dir", trained[0] / "data", "--results-dir", folder.parent]
-    works("analyze.py", *where, "--test-lengths", 20, 24)
+    works("problem2/analyze.py", *where, "--test-lengths", 20, 24)
     assert {name: (folder / name).read_bytes() for name in before} == before
 
 
 def test_a_sequence_of_ones_own(trained, refused):
     where = ["--results-dir", trained[0] / "results", "--sequence", 3]
-    lines = works("analyze.py", *where, 15, 41, 27).splitlines()[-2:]
+    lines = works("problem2/analyze.py", *where, 15, 41, 27).splitlines()[-2:]
     for name, line in zip(("sinusoidal", "learned"), lines, strict=True):
         margin, votes = re.fullmatch(rf"{name} .*sorted +margin (.*), by position (.*)", line).groups()
         assert abs(float(margin) - statistics.fmean(map(float, votes.split()))) < 0.1
@@ -129,10 +128,12 @@ def test_refusals(trained, tmp_path, refused):
 
 def test_other_lengths_of_training_and_a_table_that_ends_with_them(tmp_path):
     sizes = ["--train-size", 100, "--val-size", 30, "--test-size", 30, "--min-train-len", 4, "--max-train-len", 6]
-    works("generate_data.py", "--output-dir", tmp_path / "data", *sizes)
+    works("problem2/generate_data.py", "--output-dir", tmp_path / "data", *sizes)
     where = ["--data-dir", tmp_path / "data", "--epochs", 1, *SMALL]
-    works("train.py", "--encoding", "learned", *where, "--output-dir", tmp_path, "--max-len", 6)
-    said = works("analyze.py", "--data-dir", tmp_path / "data", "--results-dir", tmp_path, "--test-lengths", 12)
+    works("problem2/train.py", "--encoding", "learned", *where, "--output-dir", tmp_path, "--max-len", 6)
+    said = works(
+        "problem2/analyze.py", "--data-dir", tmp_path / "data", "--results-dir", tmp_path, "--test-lengths", 12
+    )
     assert "untouched none to compare" in said
     details = read(tmp_path / "extrapolation/extrapolation_details.json")
     assert details["trained_lengths"] == [4, 6] and "adjacent/6" in details["schemes"]["learned"]["sets"]

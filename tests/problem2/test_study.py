@@ -5,14 +5,15 @@ import shutil
 
 import pytest
 
-from tests.problem2.test_scripts import read, works
+from tests.conftest import works
+from tests.problem2.test_scripts import read
 
 FLAGS = ["--encoding", "none", "--protocols", "strict", "--seeds", 5, 641, "--lengths", 24, "--epochs", 1]
 RUNS = ["results/strict/none", "results/seeds/5/strict/none"]  # of both seeds
 
 
 def study(folder, *flags) -> str:
-    return works("study.py", "--data-dir", folder / "data", "--output-dir", folder / "results", *flags)
+    return works("problem2/study.py", "--data-dir", folder / "data", "--output-dir", folder / "results", *flags)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     sizes = ["--train-size", 300, "--val-size", 50, "--test-size", 60]
     sizes += ["--min-train-len", 2, "--max-train-len", 3]  # the experiments are then on sequences of 48
-    works("generate_data.py", "--output-dir", folder / "data", *sizes)
+    works("problem2/generate_data.py", "--output-dir", folder / "data", *sizes)
     return folder, study(folder, *FLAGS)
 
 
@@ -69,7 +70,7 @@ def test_other_settings_are_other_runs(folder):
 def test_a_new_log_is_never_paired_with_an_old_measurement(folder):
     path, old = (folder / run for run in RUNS)
     flags = ["--encoding", "none", "--protocol", "strict", "--data-dir", folder / "data", "--epochs", 1]
-    works("train.py", *flags, "--lr", 0.001, "--output-dir", path.parent)
+    works("problem2/train.py", *flags, "--lr", 0.001, "--output-dir", path.parent)
     said = study(folder, "--only-sum-up")
     assert f"{path / 'measured.json'} is of an earlier training: left out" in said and "1 runs summed up" in said
     assert (path / "measured.json").exists()

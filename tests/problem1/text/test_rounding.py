@@ -13,7 +13,6 @@ import torch
 from lab.rounding import UNITS, Rounding
 from problem1.text import check_proof, proof
 from problem1.text.local_contexts import every_local_context, right_symbols
-from problem1.text.place_value import PlaceValueTransformer
 from problem1.text.rounding import bound
 from problem1.text.trained import MODEL, load_model
 
@@ -49,8 +48,8 @@ def test_what_comes_next_is_what_the_sums_say():
     )
 
 
-def in_another_order(model: PlaceValueTransformer, seed: int) -> PlaceValueTransformer:
-    """The same function, with the hidden units of its feed-forward layers and its heads in another order."""
+def in_another_order(model, seed: int):
+    """The same function, with the hidden units of its feed-forward layers in another order."""
     model = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(seed)
     for layer in (*model.encoder, *model.decoder):

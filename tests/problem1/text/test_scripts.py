@@ -1,8 +1,6 @@
 """train.py and analyze.py on a tiny version of the task, as users run them; and a trained model on sums."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from problem1.text import analyze, lengths, proof, scaling
 from problem1.text.dataset import chain_pairs, encode, generate, load_or_generate, random_pairs
 from problem1.text.trained import load_model, predict
-from tests.conftest import ROOT
+from tests.conftest import works
 
 TRAIN = "problem1/text/train.py"
 TINY = "--d-model 32 --num-heads 4 --d-ff 64 --epochs 8 --lr 4e-3 --device cpu --seed 1"
@@ -27,8 +25,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("text") / "results"
-    command = [sys.executable, ROOT / TRAIN, "--data-dir", data, "--output-dir", folder, *TINY.split()]
-    subprocess.run(command, check=True, capture_output=True)
+    works(TRAIN, "--data-dir", data, "--output-dir", folder, *TINY.split())
     return folder
 
 
@@ -90,10 +87,9 @@ def test_long_sums_are_compared_with_the_right_ones(trained, monkeypatch, precis
     assert scaling.measure(path, 20, 6, precision)[0]["right"] == 0
 
 
-def test_scaling_writes_numbers_figure_and_cost(trained, tmp_path, script):
-    result = script("problem1/text/scaling.py", "--model-path", trained / "best_model.pth", "--output-dir", tmp_path,
-                    "--largest", "1000", "--sums", "2")  # fmt: skip
-    assert result.returncode == 0, result.stderr
+def test_scaling_writes_numbers_figure_and_cost(trained, tmp_path):
+    model = ["--model-path", trained / "best_model.pth", "--output-dir", tmp_path]
+    works("problem1/text/scaling.py", *model, "--largest", 1000, "--sums", 2)
     found, cost = (json.loads((tmp_path / name).read_text()) for name in ("scaling.json", "scaling_timing.json"))
     (size,) = found["sizes"]
     assert size["digits"] == 1000 and size["of"] == 2 and 0 <= size["right"] <= 2
