@@ -80,8 +80,7 @@ class LearnedPositionalEncoding(PositionScheme):
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
-        # Small, so that trained rows stand out from those training never reached; much smaller learns slowly.
-        self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.2)
+        self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.7)  # as large as a sinusoidal code
 
     def code(self, positions: Tensor) -> Tensor:
         return self.table[positions.long().clamp(0, self.max_len - 1)]
@@ -223,13 +222,14 @@ class RandomizedLearnedPositionalEncoding(RandomPositions, LearnedPositionalEnco
     """A trained table at random ordered positions: every one of its first SPAN rows is trained, if seldom.
 
     Unlike that of `learned`, the table starts as a random walk, close positions close together, so that what is
-    learned of one row helps the next. The two schemes differ in this as well as in their positions.
+    learned of one row helps the next, and three and a half times as large as a sinusoidal code. The two schemes
+    differ in this as well as in their positions.
     """
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
         walk = torch.randn(max_len, d_model)[: self.SPAN].cumsum(0)
-        self.table.data[: self.SPAN] = (walk - walk.mean(0)) / walk.std() * 0.5**0.5
+        self.table.data[: self.SPAN] = (walk - walk.mean(0)) / walk.std() * 0.5**0.5 * 3.5
 
 
 class RandomizedRotaryPositionalEncoding(RandomPositions, RotaryPositionalEncoding):
