@@ -92,7 +92,7 @@ def accelerate(model: nn.Module) -> nn.Module:
 
 
 def slow_down(model: nn.Module) -> nn.Module:
-    """What `accelerate` changed is PyTorch's own again."""
+    """What `accelerate` changed is as it was."""
     for module in model.modules():
         if type(module) is FastLinear:
             module.__class__ = nn.Linear

@@ -47,19 +47,22 @@ def run(jobs: list[Job], workers: int = 0) -> list[dict]:
 
     def run_one(job: Job) -> str | None:
         """Why the job failed, if it did."""
+        log = _log(job)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.unlink(missing_ok=True)
+        except OSError as error:
+            return f"{job.name} failed: {log} cannot be written ({error.strerror})"
         process = context.Process(target=_work, args=(job,), daemon=True)
         processes.append(process)
         process.start()
         process.join()
         if process.exitcode == 0:
             return None
-        log = _log(job)
         printed = log.read_text(errors="replace") if log.exists() else ""
         reason = f"stopped by signal {-process.exitcode}" if process.exitcode < 0 else last_line(printed)
         return f"{job.name} failed: {reason} (all it printed is in {log})"
 
-    for job in todo:
-        job.result.parent.mkdir(parents=True, exist_ok=True)
     workers = workers or os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool, tqdm(total=len(todo), unit="run", disable=None) as bar:
         futures = {pool.submit(run_one, job): job for job in todo}

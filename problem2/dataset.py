@@ -158,9 +158,9 @@ def sample_rows(
     two_runs: float = 0.0,
     uneven: float = 0.0,
 ) -> Rows:
-    """Fresh rows: half are sorted. Of the others a share `adjacent` has one pair of neighbours swapped, a share
-    `two_runs` is two sorted runs one after the other, and the rest is disordered as the course's rows are. A share
-    `uneven` of all rows has ties and wide gaps, at the ends as well."""
+    """Fresh rows: half are sorted, and the few of one value alone. Of the others a share `adjacent` has one pair of
+    neighbours swapped, a share `two_runs` is two sorted runs one after the other, and the rest is disordered as the
+    course's rows are. A share `uneven` of all rows has ties and wide gaps, at the ends as well."""
     lengths = torch.randint(shortest, longest + 1, (size, 1), generator=generator)
     padding = torch.arange(longest) >= lengths
     values = torch.randint(LARGEST + 1, (size, longest), generator=generator)

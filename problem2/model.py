@@ -79,7 +79,7 @@ class SortingClassifier(nn.Module):
         self.pooling, self.causal, self.pad = pooling, causal, vocab_size - 1
         self.embedding = nn.Embedding(vocab_size, d_model)
         # A random walk over the values: close values start close together and far ones far apart. After scaling their
-        # entries are of size 2, so that values stand out from positions; much larger ones would drown them.
+        # entries are of size 2, so that values stand out from sinusoidal codes; much larger ones would drown these.
         walk = torch.randn(vocab_size, d_model).cumsum(0)
         self.embedding.weight.data = (walk - walk.mean(0)) / walk.std() * 2 * d_model**-0.5
         self.scheme = get_positional_encoding(encoding_type, d_model, max_len, num_heads)

@@ -222,8 +222,8 @@ class RandomizedLearnedPositionalEncoding(RandomPositions, LearnedPositionalEnco
     """A trained table at random ordered positions: every one of its first SPAN rows is trained, if seldom.
 
     Unlike that of `learned`, the table starts as a random walk, close positions close together, so that what is
-    learned of one row helps the next, and three and a half times as large as a sinusoidal code. The two schemes
-    differ in this as well as in their positions.
+    learned of one row helps the next, and three and a half times as large as a sinusoidal code, as neighbouring
+    rows differ little. The two schemes differ in this as well as in their positions.
     """
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):

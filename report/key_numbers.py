@@ -85,7 +85,7 @@ the model writes what the program says in {percent(fitting["share"])} of {fittin
 | Numbers of any length? | as text, {precisions}: all {proof["local_contexts"]:,} local contexts are right \
 | {link["proof"]} | [margins](problem1/results/text/proof.png) |
 | Which positional encodings extrapolate? | at least 99% right to length 256: {", ".join(best) or "none"}; one answer \
-to everything at 256: {", ".join(constant) or "none"} | {link["sorting"]} \
+to nearly everything at 256: {", ".join(constant) or "none"} | {link["sorting"]} \
 | [curves](problem2/results/extrapolation/extrapolation_curves.png) |
 | Why might sinusoidal, why does it not? | scores can depend on distance alone, but {span["directions"]} of \
 {span["d_model"]} directions hold {percent(span["energy"])} of the trained codes | {link["span"]} \

@@ -168,7 +168,7 @@ def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
 
 def large_values(model: nn.Module, recipe: Recipe) -> Recipe:
     """Entries as large as nn.Embedding makes them, and still multiplied by √d_model as in the original paper: values
-    are then √d_model times as large as positions. Their order stays."""
+    are then √(2·d_model) times as large as a sinusoidal code. Their order stays."""
     model.embedding.weight.data /= model.embedding.weight.std()
     return recipe
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.files import UserError, read_json, write_bytes, write_json
+from lab.files import UserError, only_one, read_json, write_bytes, write_json
 
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 values = st.recursive(
@@ -80,3 +80,26 @@ def test_two_writers_of_one_file_never_mix(tmp_path):
             seen.add(content)
     assert seen <= {b"a" * 200_000, b"b" * 200_000} and seen and not list(tmp_path.glob(".*.tmp"))
     assert all(writer.returncode == 0 for writer in writers)
+
+
+def test_a_folder_in_use_is_refused_and_a_killed_process_lets_go(tmp_path):
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time\nfrom pathlib import Path\nfrom lab.files import only_one\n"
+            "with only_one(Path(sys.argv[1]), 'a training'):\n    print('held', flush=True)\n    time.sleep(60)",
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match="in use"), only_one(tmp_path, "a training"):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    with only_one(tmp_path, "a training"):
+        pass

@@ -201,7 +201,9 @@ def test_every_number_is_the_same_on_another_device(fewer, tmp_path, monkeypatch
         answer(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS), 2)
         with pytest.raises(TypeError, match="float64"):
             next(there.parameters()).double()
-    for path in (tmp_path / "here").rglob("*.json"):
+    written = [*(tmp_path / "here").rglob("*.json")]
+    assert {"program.json", "patching.json", "pruning_curve.json", "rounding.json"} <= {path.name for path in written}
+    for path in written:
         close = json.loads(path.read_text(), parse_float=lambda text: pytest.approx(float(text), abs=1e-3))
         assert "timing" in path.name or read(tmp_path / "there", path.relative_to(tmp_path / "here")) == close, path
 

@@ -68,6 +68,16 @@ def test_mean_of_logits_is_the_courses_mean_of_features():
     torch.testing.assert_close(model(rows), model.output(kept["features"].mean(1)), atol=1e-6, rtol=1e-5)
 
 
+def test_window_reads_no_farther_than_its_layers_reach():
+    model = make("window", num_layers=2)
+    row = torch.tensor([[3, 15, 41, 27, 41, 58, 9, 70]])
+    changed = row.clone()
+    changed[0, 7] = 1
+    votes, others = model.votes(row)[0][0], model.votes(changed)[0][0]
+    torch.testing.assert_close(votes[:5], others[:5])
+    assert (votes[5] - others[5]).abs().max() > 1e-6
+
+
 def test_heads_are_named_recorded_and_ablated():
     model, rows = make("rope"), to_rows(ROWS).sequences
     assert model.head_names()[0] == "encoder.0.self.head0" and len(model.head_names()) == 8

@@ -97,7 +97,7 @@ def test_each_mistake_in_sorting_changes_one_thing(name):
     differ = [part for part, tensor in changed.state_dict().items() if not torch.equal(tensor, weights[part])]
     assert differ == ["embedding.weight"] * name.startswith("values")
     before, after = sound.embedding.weight, changed.embedding.weight
-    assert (after.std() > 2 * before.std()) == (name == "values_drown_positions")
+    assert (after.std() > 1.5 * before.std()) == (name == "values_drown_positions")
     assert (torch.corrcoef(torch.stack([before.flatten(), after.flatten()]))[0, 1] < 0.9) == (
         name == "values_unordered"
     )
