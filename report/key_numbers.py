@@ -28,6 +28,7 @@ FILES = {
     "sorting": "problem2/results/extrapolation/extrapolation_details.json",
     "span": "problem2/results/extrapolation/sinusoidal_span.json",
     "contradictions": "report/contradictions.json",
+    "speed": "benchmarks/results.json",
 }
 COURSE = ("sinusoidal", "learned", "none")  # the encodings that the course asks for
 SETS = {"8–16": "test"} | {str(length): f"extrapolation/{length}" for length in (32, 64, 128, 256)}
@@ -56,6 +57,8 @@ def answers() -> str:
     best = sorted((name for name in scores if least[name] >= EXTRAPOLATES), key=least.get, reverse=True)
     constant = [name for name in scores if scores[name]["256"]["collapsed"]]
     swapped = {name: scheme["sets"][ONE_SWAP]["balanced_accuracy"] for name, scheme in schemes.items()}
+    step, evaluation = [candidates["torch.nn"]["ratio"] for candidates in found["speed"]["steps"].values()][:2]
+    ours, usual = found["speed"]["training"]
     table = f"""\
 | question | answer | numbers | figure |
 |---|---|---|---|
@@ -95,6 +98,9 @@ to nearly everything at 256: {", ".join(constant) or "none"} | {link["sorting"]}
 | [all schemes](problem2/results/extrapolation/extrapolation_schemes.png) |
 | Why do published solutions disagree? | for {verdicts.count("sufficient cause")} of {len(verdicts)} published claims \
 we found a cause that suffices | {link["contradictions"]} | [report](report/report.pdf) |
+| How fast is it? | for addition torch.nn takes {step:.2f} times as long for a training step and {evaluation:.2f} for \
+an evaluation; exact on all sums after {ours["to_exact"]:.0f} s, where the usual recipe is at its best after \
+{usual["seconds"]:.0f} s | {link["speed"]} | [benchmarks](benchmarks/README.md) |
 """
     rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in COURSE]
     head = f"| sorted or not, by length; trained on 8–16 | {' | '.join(SETS)} |"

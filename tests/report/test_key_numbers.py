@@ -1,7 +1,10 @@
 """README shows what the committed results hold."""
 
+import pytest
+
 from report import key_numbers
 from report.key_numbers import README, cell
+from tests.conftest import run
 
 
 def test_the_readme_shows_the_numbers_of_the_committed_results(tmp_path, monkeypatch):
@@ -17,3 +20,9 @@ def test_cells_never_round_up_to_100_and_mark_constant_answers():
     assert cell({"accuracy": 1.0, "collapsed": False}) == "100%"
     assert cell({"accuracy": 0.999999, "collapsed": False}) == "99.99%"
     assert cell({"accuracy": 0.546, "collapsed": True}) == "54.6% †"
+
+
+@pytest.mark.parametrize(("flag", "code", "words"), [("--help", 0, "usage"), ("--x", 2, "--x")])
+def test_a_script_without_flags_explains_itself_and_refuses_any(flag, code, words):
+    done = run("report/key_numbers.py", flag)
+    assert done.returncode == code and words in done.stdout + done.stderr and "Traceback" not in done.stderr
