@@ -78,8 +78,8 @@ class SortingClassifier(nn.Module):
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
         self.pooling, self.causal, self.pad = pooling, causal, vocab_size - 1
         self.embedding = nn.Embedding(vocab_size, d_model)
-        # A random walk over the values: close values start close together and far ones far apart. After scaling their
-        # entries are of size 2, so that values stand out from sinusoidal codes; much larger ones would drown these.
+        # A random walk over the values: close values start close together and far ones far apart. The entries
+        # that the first layer sees are of size 2, so that values stand out from position codes (sinusoidal ones: 0.7).
         walk = torch.randn(vocab_size, d_model).cumsum(0)
         self.embedding.weight.data = (walk - walk.mean(0)) / walk.std() * 2 * d_model**-0.5
         self.scheme = get_positional_encoding(encoding_type, d_model, max_len, num_heads)

@@ -99,8 +99,8 @@ to nearly everything at 256: {", ".join(constant) or "none"} | {link["sorting"]}
 | Why do published solutions disagree? | for {verdicts.count("sufficient cause")} of {len(verdicts)} published claims \
 we found a cause that suffices | {link["contradictions"]} | [report](report/report.pdf) |
 | How fast is it? | for addition torch.nn takes {step:.2f} times as long for a training step and {evaluation:.2f} for \
-an evaluation; exact on all sums after {ours["to_exact"]:.0f} s, where the usual recipe is at its best after \
-{usual["seconds"]:.0f} s | {link["speed"]} | [benchmarks](benchmarks/README.md) |
+an evaluation; ours is exact on all sums after {ours["to_exact"]:.0f} s, the usual recipe at its best after \
+{usual["seconds"]:.0f} s, with {usual["errors"]:,} wrong | {link["speed"]} | [benchmarks](benchmarks/README.md) |
 """
     rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in COURSE]
     head = f"| sorted or not, by length; trained on 8–16 | {' | '.join(SETS)} |"
