@@ -87,6 +87,25 @@ def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return F.cross_entropy(logits, rows.labels, reduction="none"), logits.argmax(1) == rows.labels
 
 
+def by_length(rows: tuple[Tensor, Tensor], batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The same rows in another order: each batch has rows of one length, or two, and batches come in random order.
+
+    So there is hardly any padding to compute. Rows that fill no batch come last.
+    """
+    lengths = (rows[0] != PAD).sum(1).cpu()
+    full = len(lengths) // batch_size * batch_size
+    batches = lengths[:full].argsort(stable=True).view(-1, batch_size)
+    order = torch.arange(len(lengths))
+    order[:full] = batches[torch.randperm(len(batches), generator=generator)].flatten()
+    return rows[0][order], rows[1][order]
+
+
+def score_without_padding(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """`score` of the columns that some row fills."""
+    sequences, labels = batch
+    return score(model, (sequences[:, (sequences != PAD).any(0)], labels))
+
+
 # --- augmentation: changes that keep the label -----------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ Where and how positions enter is up to the position scheme (positional_encoding.
 """
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +111,7 @@ class SortingClassifier(nn.Module):
         real = (x != self.pad) if mask is None else mask.reshape(x.shape) != 0
         allowed = self.attention_mask(real)
         positions = self.scheme.positions(real.sum(1), x.shape[1])
-        bias, rotate = self.scheme.bias(positions), partial(self.scheme.rotate, positions=positions)
+        bias, rotate = self.scheme.bias(positions), self.scheme.rotation(positions)
         hidden = self.scheme(self.embedding(x) * math.sqrt(self.embedding.embedding_dim), positions)
         for layer in self.layers:
             hidden = layer(hidden, allowed, bias, rotate, hooks)

@@ -3,16 +3,17 @@
 A position can enter in four ways. A scheme overrides those it uses; they take positions as numbers, so that an
 experiment may put a token anywhere (at a position never seen, at a fraction between two):
 
-    code(positions)  added to the embeddings                       sinusoidal, learned, onehot
-    rotate(heads)    queries and keys turned by an angle           rope
-    bias(positions)  added to the attention scores                 t5, alibi, window
-    visible(width)   which positions may be attended to at all     alibi (one direction a head), window
+    code(positions)      added to the embeddings                   sinusoidal, learned, onehot
+    rotation(positions)  of queries and keys, by an angle          rope
+    bias(positions)      added to the attention scores             t5, alibi, window
+    visible(width)       which positions may be attended to        alibi (one direction a head), window
 
 A further scheme is one more class and one more line in SCHEMES. What a scheme does at positions that training never
 had is said in its docstring: "Beyond:".
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -39,9 +40,9 @@ class PositionScheme(nn.Module):
         """[...] -> [..., d_model], added to the embeddings"""
         return None
 
-    def rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys [B, H, T, d_head] -> the same, rotated"""
-        return heads
+    def rotation(self, positions: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """[T] or [B, T] -> what turns queries and keys [B, H, T, d_head]"""
+        return None
 
     def bias(self, positions: Tensor) -> Tensor | None:
         """[T] or [B, T] -> [H, T, T] or [B, H, T, T], added to the scores of each head"""
@@ -107,13 +108,17 @@ class RotaryPositionalEncoding(PositionScheme):
                 f"rope turns pairs of dimensions: d_model / num_heads must be even, not {d_model // num_heads}"
             )
 
-    def rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
-        angles = positions.unsqueeze(-1) * frequencies(heads.shape[-1], heads.device)  # [(B,) T, d_head / 2]
-        if angles.ndim == 3:
+    def rotation(self, positions: Tensor) -> Callable[[Tensor], Tensor]:
+        angles = positions.unsqueeze(-1) * frequencies(self.d_model // self.num_heads, positions.device)
+        if angles.ndim == 3:  # [B, T, d_head / 2]
             angles = angles.unsqueeze(1)
         sin, cos = angles.sin(), angles.cos()
-        first, second = heads[..., 0::2], heads[..., 1::2]
-        return torch.stack([first * cos - second * sin, first * sin + second * cos], -1).flatten(-2)
+
+        def rotate(heads: Tensor) -> Tensor:
+            first, second = heads[..., 0::2], heads[..., 1::2]
+            return torch.stack([first * cos - second * sin, first * sin + second * cos], -1).flatten(-2)
+
+        return rotate
 
 
 class AlibiPositionalEncoding(PositionScheme):

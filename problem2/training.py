@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from lab.settings import as_plain, setting
-from lab.training import Recipe, Task, train
+from lab.training import Batch, Recipe, Task, train
 from problem2 import dataset
 from problem2.dataset import DEFAULT, Rows
 from problem2.positional_encoding import SCHEMES
@@ -23,9 +23,9 @@ class Settings:
     protocol: str = setting("course", "where rows come from and how votes are pooled", choices=(*PROTOCOLS,))
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
-    batch_size: int | None = setting(None, "rows in a step (course: 64, strict: 128)", minimum=1)
-    epochs: int | None = setting(None, "passes over the training rows (course: 36, strict: 64)", minimum=1)
-    lr: float = setting(3e-3, "highest learning rate, after the warm-up", minimum=0)
+    batch_size: int | None = setting(None, "rows in a step (128)", minimum=1)
+    epochs: int | None = setting(None, "passes over the training rows (course: 34, strict: 64)", minimum=1)
+    lr: float | None = setting(None, "highest learning rate (course: 0.008, strict: 0.003)", minimum=0)
     d_model: int | None = setting(None, "width of the model (course: 32, strict: 64)", minimum=1)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1)
     num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1)
@@ -50,14 +50,18 @@ def config_of(settings: Settings) -> dict:
 
 def make_task(config: dict, rows: dict[str, Rows]) -> Task:
     """The course's rows, hard ones drawn more often, augmented. Under the strict protocol each epoch has fresh rows."""
-    augment, weights = dataset.augment, dataset.drawing_weights(rows["train"])
+    score, weights = dataset.score_without_padding, dataset.drawing_weights(rows["train"])
+
+    def augment(batch: Batch, generator: torch.Generator) -> Batch:
+        return dataset.by_length(dataset.augment(batch, generator), config["batch_size"], generator)
+
     if config["protocol"] == "strict":
         limits = rows["train"].length_range()
         generator = torch.Generator().manual_seed(config["seed"] + 1)
         rows = rows | {name: dataset.sample_rows(len(rows[name]), *limits, generator) for name in ("val", "test")}
-        augment, weights = dataset.resample, None
+        score, augment, weights = dataset.score, dataset.resample, None
     parts = {name: (part.sequences, part.labels) for name, part in rows.items()}
-    return Task(KIND, **parts, score=dataset.score, augment=augment, weights=weights)
+    return Task(KIND, **parts, score=score, augment=augment, weights=weights)
 
 
 def make_recipe(config: dict) -> Recipe:

@@ -156,7 +156,7 @@ def no_warm_up(model: nn.Module, recipe: Recipe) -> Recipe:
 
 
 def low_learning_rate(model: nn.Module, recipe: Recipe) -> Recipe:
-    """A third of ours, and the one that most people use."""
+    """An eighth of ours, and the one that most people use."""
     return replace(recipe, lr=1e-3)
 
 

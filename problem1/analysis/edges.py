@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lab.hooks import HeadHooks
+from problem1.attention import create_causal_mask
 from problem1.dataset import Sums, carries, decoder_inputs
 
 BAR = 0.9995  # a variable suffices if at most 0.05% of the answers become wrong
@@ -151,25 +152,50 @@ class Batch:
         """Part by part: the rows, and the digits written there after `inputs` [N, T] (by default the right ones).
 
         encoder, decoder: heads from other rows, {module: rows [N, heads, positions]}.
-        edges [N, T, S]: the row whose memory the decoder's position t sees at each position of the source.
+        edges [N, T, S]: the row whose memory the decoder's position t sees at each position of the source; [N, 1, S]:
+        all positions see the same.
         memory: in place of the batch's own; it may have more rows, for `edges` to name. It may come from `encode`;
         `encoder` is for runs that may end early.
         """
         inputs = self.inputs if inputs is None else inputs
         memory = self.memory if memory is None else memory
-        # One memory for each position of the decoder, one after the other: position t attends to the t-th only.
-        length = inputs.shape[1]
-        mask = torch.eye(length, device=self.device).repeat_interleave(self.width, dim=1)[None, None]
+        vectors, each = memory.flatten(0, 1), edges is not None and edges.shape[1] > 1
+        projected = self._project(vectors) if each else []
         for part in self._parts():
             hooks, prefix = self._swap(decoder or {}, part), inputs[part].to(self.device)
-            if edges is None:
+            if edges is not None:
+                index = (edges[part, : prefix.shape[1]] * self.width + torch.arange(self.width)).to(self.device)
+            if each:
+                logits = self._decode_each(prefix, projected, index, hooks)
+            elif edges is not None:
+                logits = self.model.decode(prefix, vectors[index.squeeze(1)], hooks=hooks)
+            else:
                 seen = self._encode(part, encoder) if encoder else memory[part]
                 logits = self.model.decode(prefix, seen, hooks=hooks)
-            else:
-                flat = edges[part, :length] * self.width + torch.arange(self.width)
-                seen = memory.view(-1, memory.shape[-1]).index_select(0, flat.flatten().to(self.device))
-                logits = self.model.decode(prefix, seen.view(len(prefix), -1, seen.shape[-1]), mask, hooks=hooks)
             yield part, logits.argmax(-1).cpu()
+
+    def _project(self, vectors: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values [N·S, d] of all vectors of the memory, for each layer of the decoder."""
+        modules = [layer.cross_attention for layer in self.model.decoder]
+        return [(module.key(vectors), module.value(vectors)) for module in modules]
+
+    def _decode_each(self, inputs: Tensor, projected: list[tuple[Tensor, Tensor]], index: Tensor, hooks) -> Tensor:
+        """The model's `decode` where each position [N, T] attends to vectors of its own, index [N, T, S].
+
+        Keys and values are projected before they are gathered: afterwards they would be T times as many.
+        """
+        x = self.model.embed(inputs)
+        causal = create_causal_mask(inputs.shape[1], self.device)
+        for layer, (keys, values) in zip(self.model.decoder, projected, strict=True):
+            normed, attention = layer.self_norm(x), layer.cross_attention
+            x = x + layer.self_attention(normed, normed, normed, causal, hooks)[0]
+            Q = attention.query(layer.cross_norm(x)).unsqueeze(2)  # [N, T, 1, d]; below [N, T, S, d]
+            K, V = (each.index_select(0, index.flatten()).view(*index.shape, -1) for each in (keys, values))
+            Q, K, V = (each.unflatten(-1, (attention.num_heads, -1)) for each in (Q, K, V))
+            weights = ((Q * K).sum(-1) / Q.shape[-1] ** 0.5).softmax(2)
+            x = x + attention.output((weights.unsqueeze(-1) * V).sum(2).flatten(2))
+            x = x + layer.feed_forward(layer.feed_forward_norm(x))
+        return self.model.output(self.model.decoder_norm(x))
 
     def written(self, **replaced) -> Tensor:
         """The digits written, [N, T]; keywords as in `parts`."""
@@ -209,7 +235,7 @@ class Batch:
         return torch.arange(len(self))[:, None, None].repeat(1, self.digits, self.digits - 1)
 
     def with_plus(self, rows: Tensor) -> Tensor:
-        """rows [N, T, columns] of each edge -> [N, T, S]; at '+', a random row's if it tells nothing."""
+        """rows [N, T or 1, columns] of each edge -> [N, T or 1, S]; at '+', a random row's if it tells nothing."""
         count = rows.shape[1]
         plus = [torch.arange(len(self)) if self.plus_tells else self.anything() for _ in range(count)]
         return torch.cat([rows, torch.stack(plus, 1).unsqueeze(2), rows], 2)

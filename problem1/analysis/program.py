@@ -47,7 +47,8 @@ CASES = {
 
 
 def any_rows(batch: Batch, digits: int, nines: float = 0.0) -> Tensor:
-    """[N, digits, columns] random rows; a share `nines` of them from pairs whose column sums to 9."""
+    """[N, digits, columns] random rows, for each digit or for all of them (1); a share `nines` of them from pairs whose
+    column sums to 9."""
     shape = (len(batch), digits, batch.digits - 1)
     rows = torch.randint(len(batch), shape, generator=batch.generator)
     if nines:
@@ -56,11 +57,11 @@ def any_rows(batch: Batch, digits: int, nines: float = 0.0) -> Tensor:
             found = (batch.columns.sum[:, k] == 9).nonzero().flatten()
             drawn = found[torch.randint(len(found), shape[:2], generator=batch.generator)]
             rows[:, :, k] = torch.where(replaced[:, :, k], drawn, rows[:, :, k])
-    return rows.expand(-1, batch.digits, -1) if digits == 1 else rows
+    return rows
 
 
 def fitting_rows(batch: Batch) -> Tensor:
-    """[N, T, columns], the same for every digit: in each column the carry comes in that the column below sends."""
+    """[N, 1, columns], the same for every digit: in each column the carry comes in that the column below sends."""
     it, rows = batch.columns, [batch.anything()]
     for k in range(batch.digits - 3, -1, -1):
         below = rows[0]
@@ -70,12 +71,12 @@ def fitting_rows(batch: Batch) -> Tensor:
             found, needed = (it.carry_in[:, k] == value).nonzero().flatten(), wanted == value
             row[needed] = found[torch.randint(len(found), (int(needed.sum()),), generator=batch.generator)]
         rows.insert(0, row)
-    return torch.stack(rows, 1).unsqueeze(1).expand(-1, batch.digits, -1)
+    return torch.stack(rows, 1).unsqueeze(1)
 
 
 def seen(batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
     """The sums and the carries coming in, [N, T, columns] each, of columns from these rows."""
-    columns = torch.arange(rows.shape[2])
+    columns, rows = torch.arange(rows.shape[2]), rows.expand(-1, batch.digits, -1)
     return batch.columns.sum[rows, columns], batch.columns.carry_in[rows, columns]
 
 

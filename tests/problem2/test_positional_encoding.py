@@ -64,7 +64,7 @@ def test_rope_products_depend_on_the_distance_alone(i, j):
     rope = get_positional_encoding("rope", 16)
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 1, 1, 1, 8, generator=generator)
-    product = (rope.rotate(q, torch.tensor([i])) * rope.rotate(k, torch.tensor([j]))).sum()
+    product = (rope.rotation(torch.tensor([i]))(q) * rope.rotation(torch.tensor([j]))(k)).sum()
     theta = 10000.0 ** (-torch.arange(0, 8, 2) / 8)
     qc, kc = (torch.complex(x[0, 0, 0, 0::2], x[0, 0, 0, 1::2]) for x in (q, k))
     close(product, (qc * kc.conj() * torch.exp(1j * (i - j) * theta)).real.sum(), 1e-4)
@@ -154,7 +154,8 @@ def test_every_scheme_keeps_the_interface(name):
         x, heads = torch.randn(2, width, 16), torch.randn(2, 4, width, 4)
         positions = scheme.positions(LENGTHS.clamp(max=width), width)
         assert scheme(x).shape == x.shape and scheme(x, positions).shape == x.shape
-        assert scheme.rotate(heads, positions).shape == heads.shape
+        rotate = scheme.rotation(positions)
+        assert rotate is None or rotate(heads).shape == heads.shape
         bias, visible = scheme.bias(positions), scheme.visible(width)
         assert bias is None or torch.broadcast_to(bias, (2, 4, width, width)).isfinite().all()
         assert visible is None or torch.broadcast_to(visible, (2, 4, width, width)).any(-1).all()
