@@ -11,8 +11,10 @@ import base64
 import hashlib
 import io
 import json
+import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +102,8 @@ def sorting_model(name: str) -> tuple[dict, torch.nn.Module]:
         settings["max_len"] = min(span, settings["max_len"])
     texts, values = rounded(content["model"])
     model = checkpoint.rebuild(sorting_trained.build, {"settings": settings, "model": values}, path).eval()
-    more = {"pooling": model.pooling, "gain": getattr(model.scheme, "GAIN", 1.0)}  # of a trained bias
+    more = {"pooling": model.pooling}
+    more |= {"gain": getattr(model.scheme, "GAIN", 1), "size": getattr(model.scheme, "SIZE", 1)}  # of a bias, of codes
     if settings["encoding"] == "t5":
         more["bucket_starts"] = bucket_starts()
     return {"kind": "sorting", "settings": settings | more, "tensors": texts}, model
@@ -186,10 +189,12 @@ def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
     for n in LENGTHS:
         made = generate_data.test_set("extrapolation", n)
         rows[f"extrapolation/{n}"] = sorting.to_rows([row["sequence"] for row in made])
-    again = {
-        name: {key: evaluate(model, (part.sequences, part.labels), sorting.score, 25)[1] for key, part in rows.items()}
-        for name, (_, model) in models.items()
-    }
+
+    def accuracies(model: torch.nn.Module) -> dict[str, float]:
+        return {key: evaluate(model, (part.sequences, part.labels), sorting.score, 25)[1] for key, part in rows.items()}
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        again = dict(zip(models, pool.map(accuracies, (model for _, model in models.values())), strict=True))
     return {"committed": committed, "rounded": again, "sets": {key: len(part) for key, part in rows.items()}}
 
 

@@ -47,12 +47,12 @@ const Engine = (() => {
   /** Vaswani et al. 2017, section 3.5: how many radians a position turns each pair of dimensions by */
   const frequency = (pair, size) => exp((-2 * pair * 9.210340371976184) / size); // ln 10000
 
-  /** position -> its sines and cosines, added to `x` at `offset` */
-  function addSinusoidal(x, offset, width, position) {
+  /** position -> its sines and cosines, `size` times as large, added to `x` at `offset` */
+  function addSinusoidal(x, offset, width, position, size = 1) {
     for (let pair = 0; 2 * pair < width; pair++) {
       const [sin, cos] = sinCos(position * frequency(pair, width));
-      x[offset + 2 * pair] += sin;
-      x[offset + 2 * pair + 1] += cos;
+      x[offset + 2 * pair] += size * sin;
+      x[offset + 2 * pair + 1] += size * cos;
     }
   }
 

@@ -259,7 +259,9 @@ Object.assign(Engine, (() => {
 
     addPosition(x, offset, position) {
       const { width, scheme } = this;
-      if (scheme === "sinusoidal" || scheme === "randomized") addSinusoidal(x, offset, width, position);
+      if (scheme === "sinusoidal" || scheme === "randomized") {
+        addSinusoidal(x, offset, width, position, this.settings.size);
+      }
       if (scheme === "onehot") x[offset + (position % width)] += Math.sqrt(width / 2);
       if (scheme.endsWith("learned")) {
         const table = this.weights["scheme.table"], row = Math.min(Math.floor(position), table.length / width - 1);

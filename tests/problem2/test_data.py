@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -198,3 +199,29 @@ def test_rows_are_drawn_by_class_alike_and_unsorted_ones_by_how_few_inversions_t
     weights = dataset.drawing_weights(rows)
     torch.testing.assert_close(weights, torch.tensor([1 / 3, 2 / 3, 1 / 3, 1 / 3, 1 / 3]).double())
     assert torch.isfinite(dataset.drawing_weights(rows.part([0, 3]))).all()  # one class alone
+
+
+@given(sequences, st.integers(1, 5), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_batches_by_length_hold_the_same_rows(lists, batch_size, seed):
+    rows = dataset.to_rows(lists)
+    ordered, labels = dataset.by_length((rows.sequences, rows.labels), batch_size, torch.Generator().manual_seed(seed))
+    assert sorted(ordered.tolist()) == sorted(rows.sequences.tolist())
+    assert torch.equal(labels, dataset.label(ordered))
+    full = len(lists) // batch_size
+    lengths = (ordered != PAD).sum(1)[: full * batch_size].view(full, batch_size)
+    spans = sorted((row.min().item(), row.max().item()) for row in lengths)
+    assert all(left[1] <= right[0] for left, right in pairwise(spans))
+
+
+def test_padding_that_all_rows_share_is_left_out():
+    seen = []
+
+    def model(sequences):
+        seen.append(sequences)
+        return torch.zeros(len(sequences), 2)
+
+    rows = dataset.to_rows([[3, 5], [9, 1, 4]])
+    padded = torch.nn.functional.pad(rows.sequences, (0, 4), value=PAD)
+    losses, correct = dataset.score_without_padding(model, (padded, rows.labels))
+    assert torch.equal(seen[0], rows.sequences) and losses.shape == correct.shape == (2,)

@@ -61,7 +61,7 @@ def test_onehot_sets_one_dimension_and_wraps():
 @settings(max_examples=40)
 def test_rope_products_depend_on_the_distance_alone(i, j):
     """As the paper writes them, with complex numbers: Re(q k* e^{i (m - n) θ})."""
-    rope = get_positional_encoding("rope", 16)
+    rope = get_positional_encoding("rope", 16, num_heads=2)
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 1, 1, 1, 8, generator=generator)
     product = (rope.rotation(torch.tensor([i]))(q) * rope.rotation(torch.tensor([j]))(k)).sum()
