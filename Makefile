@@ -93,7 +93,7 @@ seeds: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digi
 	$(PY) problem1/text/study.py
 	$(PY) problem1/text/scaling.py
 
-study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (about an hour)
+study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
 	$(PY) problem2/study.py
 
 contradictions: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make seeds`)

@@ -1,6 +1,6 @@
 """The whole comparison: every scheme, both protocols, three seeds; trained, measured, summed up.
 
-    python problem2/study.py                                            # all of it: about an hour on two cores
+    python problem2/study.py                                            # all of it: half an hour on two cores
     python problem2/study.py --encoding window rope                     # a part; other runs are kept as they are
     python problem2/study.py --only-sum-up                              # the summary of the runs there are
 
