@@ -75,7 +75,7 @@ def test_a_new_log_is_never_paired_with_an_old_measurement(folder):
     assert f"{path / 'measured.json'} is of an earlier training: left out" in said and "1 runs summed up" in said
     assert (path / "measured.json").exists()
     assert study(folder, *FLAGS).count(": done") == 1  # with the study's own settings again
-    assert read(path / "training_log.json")["config"]["lr"] == 0.008
+    assert read(path / "training_log.json")["config"]["lr"] == 0.003
     assert read(old / "measured.json")["training"]["epochs"] == 1
 
 
