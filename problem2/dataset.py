@@ -88,15 +88,18 @@ def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def by_length(rows: tuple[Tensor, Tensor], batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The same rows in another order: each batch has rows of one length, or two, and batches come in random order.
+    """The same rows in another order: each batch has rows of nearly one length, so that there is hardly any padding to
+    compute, and batches come in random order. The rows left over, fewer than a batch, come last, of any length.
 
-    So there is hardly any padding to compute. Rows that fill no batch come last.
+    The share of sorted rows differs between batches: the shorter a row is, the fewer inversions it has, and the more
+    often it is drawn if it is unsorted (`drawing_weights`).
     """
     lengths = (rows[0] != PAD).sum(1).cpu()
     full = len(lengths) // batch_size * batch_size
     batches = lengths[:full].argsort(stable=True).view(-1, batch_size)
     order = torch.arange(len(lengths))
     order[:full] = batches[torch.randperm(len(batches), generator=generator)].flatten()
+    order = order.to(rows[0].device)
     return rows[0][order], rows[1][order]
 
 

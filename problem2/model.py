@@ -78,7 +78,7 @@ class SortingClassifier(nn.Module):
         self.pooling, self.causal, self.pad = pooling, causal, vocab_size - 1
         self.embedding = nn.Embedding(vocab_size, d_model)
         # A random walk over the values: close values start close together and far ones far apart. The entries
-        # that the first layer sees are of size 2, so that values stand out from position codes (sinusoidal ones: 0.7).
+        # that the first layer sees are of size 2, so that values stand out from sinusoidal codes, whose size is 0.7.
         walk = torch.randn(vocab_size, d_model).cumsum(0)
         self.embedding.weight.data = (walk - walk.mean(0)) / walk.std() * 2 * d_model**-0.5
         self.scheme = get_positional_encoding(encoding_type, d_model, max_len, num_heads)

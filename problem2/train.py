@@ -24,13 +24,13 @@ from lab.files import UserError, only_one
 from lab.settings import parse, run
 from problem2.dataset import load_or_generate
 from problem2.positional_encoding import SCHEMES
-from problem2.trained import SIZES
+from problem2.trained import MORE
 from problem2.training import Settings, train_alone, train_scheme
 
 
 def check(settings: Settings) -> None:
     """Refuse what no model can have."""
-    width, heads = settings.d_model or SIZES[settings.protocol]["d_model"], settings.num_heads
+    width, heads = settings.d_model or MORE[settings.protocol]["d_model"], settings.num_heads
     if width % heads:
         raise UserError(f"--d-model {width} cannot be split among --num-heads {heads}: choose a multiple.")
     rotary = [name for name in settings.encoding if "rope" in name]

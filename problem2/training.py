@@ -10,7 +10,7 @@ from lab.training import Batch, Recipe, Task, train
 from problem2 import dataset
 from problem2.dataset import DEFAULT, Rows
 from problem2.positional_encoding import SCHEMES
-from problem2.trained import KIND, PROTOCOLS, SIZES, build
+from problem2.trained import KIND, MORE, PROTOCOLS, build
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,13 +43,14 @@ def config_of(settings: Settings) -> dict:
     """What decides the run, as plain values: one scheme, with the protocol's defaults filled in."""
     (encoding,) = settings.encoding
     chosen = as_plain(settings)
-    chosen |= {name: size for name, size in SIZES[settings.protocol].items() if chosen[name] is None}
+    chosen |= {name: value for name, value in MORE[settings.protocol].items() if chosen[name] is None}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     return PROTOCOLS[settings.protocol] | chosen | {"encoding": encoding}
 
 
 def make_task(config: dict, rows: dict[str, Rows]) -> Task:
-    """The course's rows, hard ones drawn more often, augmented. Under the strict protocol each epoch has fresh rows."""
+    """The course's rows, hard ones drawn more often, augmented, in batches of nearly one length. Under the strict
+    protocol each epoch has fresh rows."""
     score, weights = dataset.score_without_padding, dataset.drawing_weights(rows["train"])
 
     def augment(batch: Batch, generator: torch.Generator) -> Batch:

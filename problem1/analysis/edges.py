@@ -182,7 +182,8 @@ class Batch:
     def _decode_each(self, inputs: Tensor, projected: list[tuple[Tensor, Tensor]], index: Tensor, hooks) -> Tensor:
         """The model's `decode` where each position [N, T] attends to vectors of its own, index [N, T, S].
 
-        Keys and values are projected before they are gathered: afterwards they would be T times as many.
+        Keys and values are projected before they are gathered: afterwards they would be T times as many. Hooks see
+        self-attention alone.
         """
         x = self.model.embed(inputs)
         causal = create_causal_mask(inputs.shape[1], self.device)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from lab.files import UserError
 from problem2 import dataset, generate_data
 from problem2.dataset import PAD
+from problem2.model import create_model
+from problem2.positional_encoding import SCHEMES
 
 DIGESTS = {
     "train": "9b052998bdcf62e8",
@@ -214,14 +216,23 @@ def test_batches_by_length_hold_the_same_rows(lists, batch_size, seed):
     assert all(left[1] <= right[0] for left, right in pairwise(spans))
 
 
-def test_padding_that_all_rows_share_is_left_out():
-    seen = []
+def test_batches_by_length_come_in_random_order_and_rows_left_over_last():
+    rows = dataset.sample_rows(66, 2, 9, torch.Generator().manual_seed(0))
+    orders = [
+        dataset.by_length((rows.sequences, rows.labels), 4, torch.Generator().manual_seed(seed))[0] for seed in (0, 1)
+    ]
+    assert all(torch.equal(order[-2:], rows.sequences[-2:]) for order in orders)
+    assert len({str((order != PAD).sum(1).tolist()) for order in orders}) == 2
 
-    def model(sequences):
-        seen.append(sequences)
-        return torch.zeros(len(sequences), 2)
 
-    rows = dataset.to_rows([[3, 5], [9, 1, 4]])
-    padded = torch.nn.functional.pad(rows.sequences, (0, 4), value=PAD)
-    losses, correct = dataset.score_without_padding(model, (padded, rows.labels))
-    assert torch.equal(seen[0], rows.sequences) and losses.shape == correct.shape == (2,)
+@pytest.mark.parametrize("name", SCHEMES)
+def test_padding_that_all_rows_share_changes_no_score(name):
+    rows = dataset.sample_rows(20, 2, 9, torch.Generator().manual_seed(0))
+    wider = torch.nn.functional.pad(rows.sequences, (0, 4), value=PAD)
+    model = create_model(name, d_model=16, num_heads=2, d_ff=16).eval()
+    widths = []
+    model.register_forward_pre_hook(lambda module, inputs: widths.append(inputs[0].shape[1]))
+    losses, correct = dataset.score(model, (wider, rows.labels))
+    again, same = dataset.score_without_padding(model, (wider, rows.labels))
+    torch.testing.assert_close(again, losses, atol=1e-5, rtol=1e-5)
+    assert torch.equal(same, correct) and widths == [13, 9]

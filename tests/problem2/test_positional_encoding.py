@@ -137,6 +137,12 @@ def test_random_positions_are_uniform_over_ordered_subsets(monkeypatch):
     assert all(abs(count - 2000) < 5 * 2000**0.5 for count in ones.values())
 
 
+def test_randomized_codes_are_larger_sinusoidal_ones():
+    positions = torch.tensor([0.5, 3.0, 200.25])
+    codes = {name: get_positional_encoding(name, 16).code(positions) for name in ("randomized", "sinusoidal")}
+    assert torch.equal(codes["randomized"], 2.5 * codes["sinusoidal"])
+
+
 @pytest.mark.parametrize("name", ["randomized", "randomized_learned", "randomized_rope"])
 @pytest.mark.parametrize("length", [5, 300, 2000])
 def test_positions_in_evaluation_are_even_and_always_the_same(name, length):

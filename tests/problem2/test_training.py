@@ -5,7 +5,7 @@ import torch
 
 from problem2 import dataset, training
 from problem2.positional_encoding import SCHEMES
-from problem2.trained import PROTOCOLS
+from problem2.trained import MORE, PROTOCOLS
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -13,6 +13,7 @@ def test_flags_take_the_place_of_the_protocols_defaults(protocol):
     settings = training.Settings(encoding=("rope",), protocol=protocol)
     config, expected = training.config_of(settings), PROTOCOLS[protocol]
     assert (config["epochs"], config["batch_size"]) == (expected["epochs"], expected["batch_size"])
+    assert config["lr"] == MORE[protocol]["lr"]
     assert training.make_recipe(config).ema_decay == expected["ema_decay"]
     changed = training.config_of(training.Settings(encoding=("rope",), protocol=protocol, epochs=3, batch_size=8))
     assert (changed["epochs"], changed["batch_size"]) == (3, 8)
@@ -25,5 +26,6 @@ def test_hard_rows_are_drawn_more_often_in_training_alone():
         training.make_task(training.config_of(training.Settings(encoding=(next(iter(SCHEMES)),), protocol=name)), rows)
         for name in ("course", "strict")
     )
+    assert strict.score is dataset.score and strict.augment is dataset.resample
     assert torch.equal(course.weights, dataset.drawing_weights(rows["train"])) and strict.weights is None
     assert course.val[0] is rows["val"].sequences and course.test[0] is rows["test"].sequences
