@@ -112,11 +112,10 @@ class RotaryPositionalEncoding(PositionScheme):
         angles = positions.unsqueeze(-1) * frequencies(self.d_model // self.num_heads, positions.device)
         if angles.ndim == 3:  # [B, T, d_head / 2]
             angles = angles.unsqueeze(1)
-        sin, cos = angles.sin(), angles.cos()
+        turns = torch.complex(angles.cos(), angles.sin())  # a pair of dimensions is one complex number
 
         def rotate(heads: Tensor) -> Tensor:
-            first, second = heads[..., 0::2], heads[..., 1::2]
-            return torch.stack([first * cos - second * sin, first * sin + second * cos], -1).flatten(-2)
+            return torch.view_as_real(torch.view_as_complex(heads.unflatten(-1, (-1, 2))) * turns).flatten(-2)
 
         return rotate
 
