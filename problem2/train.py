@@ -1,6 +1,6 @@
 """Train position schemes on sorted-or-not: results/NAME/best_model.pth, training_log.json, training_curves.png.
 
-    python problem2/train.py --encoding rope                # one scheme: 20 seconds; data is generated if missing
+    python problem2/train.py --encoding rope                # one scheme: 20 to 30 seconds; data is generated if missing
     python problem2/train.py --encoding sinusoidal learned none      # the three that the course asks for
     python problem2/train.py                                # all schemes, one on each core
     python problem2/train.py --encoding window --protocol strict --output-dir problem2/results/strict

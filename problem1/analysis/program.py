@@ -1,6 +1,6 @@
 """Is the program that was read off the model the one it runs?
 
-edges.py finds what each edge from a column to a digit carries, algorithm.py the program that uses it. Both come from
+search.py finds what each edge from a column to a digit carries, algorithm.py the program that uses it. Both come from
 samples; here they are tested on all pairs:
 
 scrubs         each activation is replaced by that of a random pair that agrees on its variable alone: is the answer
@@ -18,8 +18,9 @@ from lab.statistics import proportion
 from problem1.analysis import circuit
 from problem1.analysis.algorithm import Program, Source, lines, read_rules, sources
 from problem1.analysis.context import Context, digit_names
-from problem1.analysis.edges import BAR, Batch, search_edges, search_encoder, search_self
+from problem1.analysis.edges import BAR, Batch
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
+from problem1.analysis.search import search_edges, search_encoder, search_self
 from problem1.dataset import decoder_inputs, every_pair
 
 BATCH = 8_100  # pairs among which replacements are drawn; with three digits there are 100 batches
