@@ -23,6 +23,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from lab import checkpoint
+from lab.fast import Fast
 from lab.figures import draw_training_curves
 from lab.files import UserError, only_one, read_json, versions, write_json, write_timing
 
@@ -81,7 +82,8 @@ def evaluate(model: nn.Module, rows: Batch, score, batch_size: int = 2048) -> tu
     device = next(model.parameters()).device
     sums = torch.zeros(2, dtype=torch.double)
     for index in torch.arange(len(rows[0])).split(batch_size):
-        losses, correct = score(model, take(rows, index, device))
+        with Fast():
+            losses, correct = score(model, take(rows, index, device))
         sums += torch.stack([losses.cpu().double().sum(), correct.cpu().double().sum()])
     loss, accuracy = (sums / len(rows[0])).tolist()
     return loss, accuracy

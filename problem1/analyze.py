@@ -28,6 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import device
+from lab.fast import Fast
 from lab.files import UserError, only_one, write_timing
 from lab.settings import parse, run, setting
 from problem1.analysis import (
@@ -85,7 +86,8 @@ def analyse(context: Context, num_samples: int) -> None:
 
 
 def read_program(copied: bytes) -> dict:
-    return program.run(pickle.loads(copied))
+    with Fast():
+        return program.run(pickle.loads(copied))
 
 
 def answer(context: Context, num_samples: int, programmed: Future | None) -> None:
@@ -132,7 +134,7 @@ def load_context(settings: Settings) -> Context:
 def main(settings: Settings) -> None:
     context = load_context(settings)
     given = [examples.parse_sum(text, context.num_digits) for text in settings.examples]
-    with only_one(settings.output_dir, "a training or an analysis"):
+    with only_one(settings.output_dir, "a training or an analysis"), Fast():
         if context.warning:
             print(f"WARNING: {context.warning}\n", flush=True)
         if given:

@@ -16,19 +16,21 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
-    return torch.softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
+    forbidden = (mask == 0).to(scores.dtype)
+    # The lowest number there is, added to a score, leaves nothing of it: its exponential is 0.
+    scores = scores + forbidden * torch.finfo(scores.dtype).min
+    return torch.softmax(scores, dim=-1) * (1 - forbidden)
 
 
 def scaled_dot_product_attention(
-    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, softmax=masked_softmax
+    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Q [..., Tq, d], K [..., Tk, d], V [..., Tk, dv] -> output [..., Tq, dv], weights [..., Tq, Tk].
 
     mask: 1 or True where a query may attend, broadcastable to the weights.
     """
     scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
-    weights = softmax(scores, mask)
+    weights = masked_softmax(scores, mask)
     return weights @ V, weights
 
 
@@ -42,8 +44,6 @@ class MultiHeadAttention(nn.Module):
 
     hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
     """
-
-    softmax = staticmethod(masked_softmax)  # lab/fast.py has a faster one
 
     def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
         super().__init__()
@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
     def attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, hooks=None) -> tuple[Tensor, Tensor]:
         """`forward` after its three projections: with a KV cache, those of earlier tokens are not computed again."""
         Q, K, V = self.split_heads(Q), self.split_heads(K), self.split_heads(V)
-        heads, weights = scaled_dot_product_attention(Q, K, V, mask, self.softmax)
+        heads, weights = scaled_dot_product_attention(Q, K, V, mask)
         if hooks is not None:
             heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

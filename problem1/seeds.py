@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import jobs
+from lab.fast import Fast
 from lab.files import versions, write_json
 from lab.settings import parse, run, setting
 from problem1.analysis import program, roles, statements
@@ -75,6 +76,11 @@ def train_and_verify(data: Path, folder: Path, **settings) -> dict:
     this = Run(**settings)
     log = jobs.train_once(HERE / "train.py", this.flags, folder, data_dir=data)
     model, _ = load_model(folder / "best_model.pth")
+    with Fast():
+        return measure(this, log, model, data)
+
+
+def measure(this: Run, log: dict, model, data: Path) -> dict:
     checked = verify(model, load(data, "train"), samples=this.samples)
     print(f"{checked['errors']:,} errors in {checked['pairs']:,} pairs")
     heads = {}

@@ -5,7 +5,6 @@ from pathlib import Path
 import torch
 
 from lab import checkpoint
-from lab.fast import accelerate
 from problem1.dataset import VOCAB_SIZE
 from problem1.model import Seq2SeqTransformer
 
@@ -17,7 +16,7 @@ def build(settings: dict) -> Seq2SeqTransformer:
     width, heads, layers = settings["d_model"], settings["num_heads"], settings["num_layers"]
     longest = 2 * settings["num_digits"] + 2
     shape = (width, heads, layers, layers, settings["d_ff"], settings["dropout"], longest)
-    return accelerate(Seq2SeqTransformer(VOCAB_SIZE, *shape))
+    return Seq2SeqTransformer(VOCAB_SIZE, *shape)
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[Seq2SeqTransformer, dict]:

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from lab import device
+from lab.fast import Fast
 from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
 from problem2.analysis import encodings, extrapolation, mechanism, proof, span
@@ -77,7 +78,7 @@ def main(settings: Settings) -> None:
         config=as_plain(settings),
         batch_size=settings.batch_size,
     )
-    with only_one(context.folder, "an analysis"):
+    with only_one(context.folder, "an analysis"), Fast():
         for question, analysis in QUESTIONS.items():
             print(f"\n{question}")
             analysis.run(context)

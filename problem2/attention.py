@@ -17,8 +17,10 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
-    return torch.softmax(scores, dim=-1).masked_fill(mask == 0, 0.0)
+    forbidden = (mask == 0).to(scores.dtype)
+    # The lowest number there is, added to a score, leaves nothing of it: its exponential is 0.
+    scores = scores + forbidden * torch.finfo(scores.dtype).min
+    return torch.softmax(scores, dim=-1) * (1 - forbidden)
 
 
 def scaled_dot_product_attention(
@@ -27,7 +29,6 @@ def scaled_dot_product_attention(
     V: Tensor,
     mask: Tensor | None = None,
     bias: Tensor | None = None,
-    softmax=masked_softmax,
 ) -> tuple[Tensor, Tensor]:
     """Q [..., Tq, d], K [..., Tk, d], V [..., Tk, dv] -> output [..., Tq, dv], weights [..., Tq, Tk].
 
@@ -36,7 +37,7 @@ def scaled_dot_product_attention(
     scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
     if bias is not None:
         scores = scores + bias
-    weights = softmax(scores, mask)
+    weights = masked_softmax(scores, mask)
     return weights @ V, weights
 
 
@@ -50,8 +51,6 @@ class MultiHeadAttention(nn.Module):
 
     hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
     """
-
-    softmax = staticmethod(masked_softmax)  # lab/fast.py has a faster one
 
     def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
         super().__init__()
@@ -93,7 +92,7 @@ class MultiHeadAttention(nn.Module):
         V = self.split_heads(self.value(value))
         if rotate is not None:
             Q, K = rotate(Q), rotate(K)
-        heads, weights = scaled_dot_product_attention(Q, K, V, mask, bias, self.softmax)
+        heads, weights = scaled_dot_product_attention(Q, K, V, mask, bias)
         if hooks is not None:
             heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

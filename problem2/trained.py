@@ -5,7 +5,6 @@ from pathlib import Path
 import torch
 
 from lab import checkpoint
-from lab.fast import accelerate
 from problem2.model import SortingClassifier, create_model
 
 KIND = "problem2/sorting"
@@ -24,7 +23,7 @@ def build(settings: dict) -> SortingClassifier:
     """The untrained model with these settings (those of train.py)."""
     names = ("d_model", "num_heads", "num_layers", "d_ff", "dropout", "max_len", "causal")
     chosen = {name: settings[name] for name in names}
-    return accelerate(create_model(settings["encoding"], pooling=PROTOCOLS[settings["protocol"]]["pooling"], **chosen))
+    return create_model(settings["encoding"], pooling=PROTOCOLS[settings["protocol"]]["pooling"], **chosen)
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[SortingClassifier, dict]:

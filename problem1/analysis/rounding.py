@@ -6,6 +6,7 @@ the table of positions are taken as the float32 numbers they are. In float32 the
 of this size: there the spread over threads, batches and libraries is measured.
 """
 
+import contextlib
 import copy
 import math
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lab.fast import slow_down
+from lab.fast import Fast
 from lab.rounding import ASSUMPTIONS, UNITS, Ball, Folded, NotBounded, Rounding
 from problem1.analysis.context import Context
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
@@ -81,11 +82,12 @@ def measure_float32(model: Seq2SeqTransformer, sums: Sums) -> dict[str, float]:
     """The largest distance of a float32 logit from that in float64, by way of computing."""
     inputs, before, ways = decoder_inputs(sums.targets), torch.get_num_threads(), {}
     exact = copy.deepcopy(model).double()(sums.sources, inputs)
-    for library, used in (("onednn", model), ("torch", slow_down(copy.deepcopy(model)))):
+    for library, functions in (("onednn", Fast()), ("torch", contextlib.nullcontext())):
         for threads, size in ((1, 1), (1, 32), (1, len(sums)), (2, len(sums))):
             torch.set_num_threads(threads)
             few = range(0, min(len(sums), 32 * size), size)  # 32 rows one by one are enough
-            logits = torch.cat([used(sums.sources[i : i + size], inputs[i : i + size]) for i in few])
+            with functions:
+                logits = torch.cat([model(sums.sources[i : i + size], inputs[i : i + size]) for i in few])
             name = f"{library}, threads: {threads}, rows at a time: {size}"
             ways[name] = float((logits.double() - exact[: len(logits)]).abs().max())
     torch.set_num_threads(before)

@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab import device
+from lab.fast import Fast
 from lab.files import versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
 from problem1.text import lengths, proof
@@ -64,4 +65,5 @@ def say(finding: str, file: str = "") -> None:
 
 
 if __name__ == "__main__":
-    run(lambda: main(parse(Settings, __doc__)))
+    with Fast():
+        run(lambda: main(parse(Settings, __doc__)))

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab import device, jobs
+from lab.fast import Fast
 from lab.figures import COLOURS, WIDTH, plt, save
 from lab.files import versions, write_json
 from lab.settings import as_plain, parse, run, setting
@@ -65,7 +66,8 @@ def train_and_prove(flags: dict, folder: Path, data_dir: Path) -> dict:
     log = jobs.train_once(HERE / "train.py", flags, folder, data_dir=data_dir)
     model, _ = load_model(folder / "best_model.pth")
     measured = {name: log[name] for name in ("parameters", "first_perfect_epoch", "test_loss", "test_acc")}
-    return measured | {"proof": single_numbers(proof.run(model, exp_step=EXP_STEP))}
+    with Fast():
+        return measured | {"proof": single_numbers(proof.run(model, exp_step=EXP_STEP))}
 
 
 def single_numbers(found: dict) -> dict:

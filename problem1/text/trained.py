@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import checkpoint
-from lab.fast import accelerate
 from problem1.text.dataset import END, SYMBOLS, Pairs, columns, right_answer
 from problem1.text.place_value import PlaceValueTransformer
 
@@ -26,7 +25,7 @@ def load_model(path: Path) -> tuple[PlaceValueTransformer, dict]:
     """The model in a checkpoint, ready for evaluation, and the settings it was trained with."""
     content = checkpoint.load(path, KIND)
     model = checkpoint.rebuild(build, content, path)
-    return accelerate(model).eval(), content["settings"]
+    return model.eval(), content["settings"]
 
 
 @dataclass(frozen=True)

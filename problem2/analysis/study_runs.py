@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from lab.fast import Fast
 from lab.files import UserError, read_json
 from lab.training import data_digest, finished, stopped
 from problem2 import training
@@ -52,14 +53,17 @@ def train_and_measure(run: training.Settings, lengths: list[int], config: dict, 
     if finished(folder, config) is None:
         training.train_scheme(replace(run, resume=stopped(folder, config)), rows)
     model, _ = load_model(folder / "best_model.pth")
-    margins = evaluation.predict(model, sets)
     course = run.protocol == "course"
+    with Fast():
+        margins = evaluation.predict(model, sets)
+        causes = mechanism.measure(model, experiments, trained[1], margins) if course else None
+        proven = proof.prove(model)
     return {
         "training": read_log(folder / "training_log.json"),
         "trained_lengths": list(trained),
         "sets": evaluation.measure(margins, sets),
-        "mechanism": mechanism.measure(model, experiments, trained[1], margins) if course else None,
-        "proof": proof.prove(model),
+        "mechanism": causes,
+        "proof": proven,
     }
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 
-from lab.fast import accelerate
 from lab.training import evaluate
 from problem2 import dataset
 from problem2.analysis import evaluation, mechanism
@@ -17,7 +16,7 @@ from tests.problem2.test_model import make
 
 
 def make_fast(name, **changes):
-    return accelerate(make(name, num_layers=1, max_len=300, **changes))
+    return make(name, num_layers=1, max_len=300, **changes)
 
 
 def analyse(folder, models, data_dir, device):
