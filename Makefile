@@ -1,4 +1,5 @@
-# make            train and analyse both problems, build the report; skips what this clone has made already
+# make            the homework: train and analyse both problems, build the report; skips what this clone has made already
+# make beyond     what is upstairs and takes minutes        make studies    the long studies
 # make test       the test suite
 # make help       all targets
 PYTHON ?= python3
@@ -10,18 +11,31 @@ PARALLEL := $(MAKE) --no-print-directory -j$(CORES) $(if $(filter output-sync,$(
 
 P1 := problem1/results
 P2 := problem2/results
-SCHEMES := sinusoidal learned none randomized rope alibi t5 window onehot randomized_learned randomized_rope
+HOMEWORK := sinusoidal learned none
+OTHERS := randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
-.PHONY: all problem1 text problem2 report explorer readme seeds study contradictions bench faults grade autograder test clean \
-	help
+.PHONY: all problem1 problem2 report readme beyond program rounding any_length schemes explorer studies population \
+	lengths all_schemes published bench faults grade autograder test clean help
 .DELETE_ON_ERROR:
 
-all: $(VENV)/ready  ## everything below but the longer studies
-	@$(PARALLEL) problem1 text problem2
-	@$(PARALLEL) report explorer
-	@changed=$$(git status --porcelain --untracked-files=no 2>/dev/null) || exit 0; if [ -z "$$changed" ]; \
-	then echo "No committed file has changed: what is committed is what make makes."; \
-	else echo "Committed files that differ now:"; echo "$$changed"; fi
+all: $(VENV)/ready  ## the homework: both problems and the report
+	@$(PARALLEL) problem1 problem2
+	@$(PARALLEL) report
+	@echo "Look first at report/report.pdf, then at the figures in problem1/results and problem2/results."
+	@$(UNCHANGED)
+
+beyond: $(VENV)/ready  ## what is upstairs and takes minutes: program, rounding, any length, other schemes, explorer
+	@$(PARALLEL) rounding program any_length schemes
+	@$(PARALLEL) explorer
+	@echo "Look first at explorer/explorer.html, then at beyond/*/README.md."
+	@$(UNCHANGED)
+
+# Says whether what is committed is what was made.
+define UNCHANGED
+changed=$$(git status --porcelain --untracked-files=no 2>/dev/null) || exit 0; if [ -z "$$changed" ]; \
+then echo "No committed file has changed: what is committed is what make makes."; \
+else echo "Committed files that differ now:"; echo "$$changed"; fi
+endef
 
 # Prints what a stage took: "== problem1/results/training_log.json: 52 s".
 timed = @started=$$(date +%s); echo "$(1)"; $(1); status=$$?; echo "== $@: $$(($$(date +%s) - started)) s"; exit $$status
@@ -35,7 +49,7 @@ $(VENV)/ready: requirements.txt requirements-dev.txt
 	$(PY) -m pip install --quiet -r requirements-dev.txt
 	@touch $@
 
-# --- training and analysis ----------------------------------------------------------------------------------
+# --- the homework -------------------------------------------------------------------------------------------
 # Data is made once in a clone, and everything else after it. Results do not depend on the code's time stamps: after
 # a change, run the script in question, or `make clean all` for everything.
 
@@ -53,51 +67,72 @@ $(P1)/training_log.json: problem1/data/test.json
 $(P1)/carry/summary.txt: $(P1)/training_log.json
 	$(call timed,$(PY) problem1/analyze.py)
 
-text: $(P1)/text/proof.json  ## addition as text: train on short sums, prove every length
-
-$(P1)/text/training_log.json: problem1/data/test.json
-	$(call train,problem1/text/train.py)
-
-$(P1)/text/proof.json: $(P1)/text/training_log.json
-	$(call timed,$(PY) problem1/text/analyze.py)
-
-problem2: $(P2)/extrapolation/extrapolation_results.json  ## sorting: train every position scheme, evaluate at every length
+problem2: $(P2)/extrapolation/extrapolation_results.json  ## sorting: train three position schemes, evaluate all
 
 $(P2)/%/training_log.json: problem2/data/test.json
 	$(call train,problem2/train.py --encoding $*)
 
-$(P2)/extrapolation/extrapolation_results.json: $(SCHEMES:%=$(P2)/%/training_log.json)
+$(P2)/extrapolation/extrapolation_results.json: $(HOMEWORK:%=$(P2)/%/training_log.json)
 	$(call timed,$(PY) problem2/analyze.py)
-
-# --- report and README --------------------------------------------------------------------------------------
 
 report: report/report.pdf  ## report/report.pdf from the results
 
-report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.txt $(P1)/text/proof.json \
-		$(P2)/extrapolation/extrapolation_results.json $(wildcard report/*.json) | $(VENV)/ready
+report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.txt \
+		$(P2)/extrapolation/extrapolation_results.json | $(VENV)/ready
 	$(call timed,$(PY) report/build.py)
 
-explorer: report/explorer.html  ## report/explorer.html: the trained models, running in one page
-
-report/explorer.html: $(wildcard report/explorer/*) $(P1)/carry/summary.txt $(P1)/text/proof.json \
-		$(P2)/extrapolation/extrapolation_results.json | $(VENV)/ready
-	$(call timed,$(PY) report/explorer/build.py)
-
 readme: | $(VENV)/ready  ## the tables of README.md from the results
-	$(PY) report/key_numbers.py
+	$(PY) report/readme.py
 
-# --- longer studies: their results are committed ------------------------------------------------------------
+# --- upstairs: what the homework does not ask, made in minutes -----------------------------------------------
 
-seeds: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits; text: other seeds, smaller models, a million digits
-	$(PY) problem1/seeds.py
-	$(PY) problem1/text/study.py
-	$(PY) problem1/text/scaling.py
+program: beyond/program/results/program.json  ## which algorithm does the addition model run?
 
-study: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
-	$(PY) problem2/study.py
+beyond/program/results/program.json: $(P1)/training_log.json
+	$(call timed,$(PY) beyond/program/analyze.py)
 
-contradictions: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make seeds`)
-	$(PY) report/contradictions.py
+rounding: beyond/rounding/results/rounding.json  ## is it right on every machine?
+
+beyond/rounding/results/rounding.json: $(P1)/training_log.json
+	$(call timed,$(PY) beyond/rounding/analyze.py)
+
+any_length: beyond/any_length/results/proof.json  ## addition as text: train on short sums, prove every length
+
+beyond/any_length/results/training_log.json: problem1/data/test.json
+	$(call train,beyond/any_length/train.py)
+
+beyond/any_length/results/proof.json: beyond/any_length/results/training_log.json
+	$(call timed,$(PY) beyond/any_length/analyze.py)
+
+schemes: $(P2)/extrapolation/extrapolation_details.json  ## sorting: train every other position scheme, evaluate all
+
+$(P2)/extrapolation/extrapolation_details.json: $(HOMEWORK:%=$(P2)/%/training_log.json) \
+		$(OTHERS:%=$(P2)/%/training_log.json)
+	$(call timed,$(PY) problem2/analyze.py)
+
+explorer: explorer/explorer.html  ## explorer/explorer.html: the trained models, running in one page
+
+explorer/explorer.html: $(wildcard explorer/*.js explorer/*.css explorer/page.html) $(P1)/carry/summary.txt \
+		beyond/program/results/program.json beyond/any_length/results/proof.json \
+		$(P2)/extrapolation/extrapolation_details.json | $(VENV)/ready
+	$(call timed,$(PY) explorer/build.py)
+
+# --- longer studies: their results are committed; a study that was stopped goes on where it was ---------------
+
+studies: population lengths all_schemes published  ## all of the four below, one after the other
+
+population: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits
+	$(PY) beyond/population/study.py
+
+lengths: | $(VENV)/ready  ## addition as text: other seeds, smaller models, a million digits
+	$(PY) beyond/any_length/study.py
+	$(PY) beyond/any_length/scaling.py
+
+all_schemes: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
+	$(PY) beyond/schemes/study.py
+
+published: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make population`)
+	$(PY) beyond/published/contradictions.py
 
 bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
 	$(PY) benchmarks/bench.py
@@ -118,8 +153,8 @@ test: $(VENV)/ready  ## the whole test suite
 	$(PY) -m pytest -n $(CORES) --dist loadfile
 
 clean:  ## forget generated data and resumable state; results and .venv stay
-	rm -rf problem1/data problem2/data
-	find problem1 problem2 report -name last.pth -delete
+	rm -rf problem1/data problem2/data beyond/*/data
+	find problem1 problem2 beyond -name last.pth -delete
 
 help:  ## this list
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 16
+	@grep -hE '^[a-z0-9_]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9_]+):.*## /\1\t/' | expand -t 16

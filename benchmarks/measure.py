@@ -19,15 +19,15 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from benchmarks.baselines import ReferenceClassifier, ReferenceTransformer, RowDataset, usual_epoch
-from lab import jobs
+from beyond import jobs
+from beyond.any_length import checkpoint as text
 from lab.fast import Fast
 from lab.files import read_json
 from lab.training import evaluate
+from problem1.checkpoint import load_model
 from problem1.dataset import VOCAB_SIZE, Sums, decoder_inputs, every_pair, load_or_generate, score
 from problem1.generate_data import make_rows
 from problem1.model import Seq2SeqTransformer
-from problem1.text import trained as text
-from problem1.trained import load_model
 from problem2.dataset import PAD
 from problem2.model import SortingClassifier
 

@@ -1,35 +1,30 @@
 """What does the trained model do, and how? Each question, what was found, and the file that holds the details.
 
-    python problem1/analyze.py                              # everything: four to five minutes
+    python problem1/analyze.py                              # everything: under two minutes
     python problem1/analyze.py --examples 663+497 347+159   # only these sums, as figures: a few seconds
 
 Reads results/best_model.pth and the data; writes, all in results/:
 
     verification.json      is every sum right?
-    rounding.json          would it be on another machine? a bound on rounding in float64
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
-    carry/                 how the carry travels: patching, probes; summary.txt: what each head is for; program.json,
-                           .png and .pdf: the algorithm, read off and tested on every sum
+    carry/                 which heads bring the carry: patching; summary.txt: what each head is for
 
 A model that cannot add is not asked how it does: how many heads can go and carry/ are left out.
 """
 
-import pickle
 import sys
 import textwrap
 import time
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import device
 from lab.fast import Fast
-from lab.files import UserError, only_one, write_timing
+from lab.files import only_one, write_timing
 from lab.settings import parse, run, setting
 from problem1.analysis import (
     ablation,
@@ -38,15 +33,10 @@ from problem1.analysis import (
     examples,
     exhaustive,
     patching,
-    probes,
-    program,
     pruning,
-    rounding,
     summary,
 )
-from problem1.analysis.context import Context
-from problem1.dataset import load_or_generate
-from problem1.trained import load_model
+from problem1.analysis.context import Context, load_context
 
 HERE = Path(__file__).resolve().parent
 OF_SOME_MODELS = (  # what the analysis of an earlier model may have left, and this one may not write again
@@ -72,67 +62,42 @@ class Settings:
 
 
 def analyse(context: Context, num_samples: int) -> None:
-    """Questions about any model, then how one that can add does it.
-
-    The program takes as long as all the rest and needs nothing of it: a second process reads it off meanwhile.
-    """
+    """Questions about any model, then how one that can add does it."""
     for pattern in OF_SOME_MODELS:
         for path in context.output_dir.glob(pattern):
             path.unlink()
-    with ProcessPoolExecutor(1, get_context("spawn"), device.start, ("cpu",)) as beside:
-        # Bytes, not tensors: torch would move the tensors to shared memory while this process computes with them.
-        programmed = beside.submit(read_program, pickle.dumps(context)) if context.meaningful else None
-        answer(context, num_samples, programmed)
+    answer(context, num_samples)
 
 
-def read_program(copied: bytes) -> dict:
-    with Fast():
-        return program.run(pickle.loads(copied))
-
-
-def answer(context: Context, num_samples: int, programmed: Future | None) -> None:
+def answer(context: Context, num_samples: int) -> None:
     """The table of contents."""
     seconds: dict[str, float] = {}
 
     def step(question: str, file: str, module, *inputs) -> dict:
         print(f"{question:<50}{file}", flush=True)
         started = time.perf_counter()
-        results = programmed.result() if module is program else module.run(context, *inputs)
+        results = module.run(context, *inputs)
         seconds[file] = round(time.perf_counter() - started, 1)
-        if context.meaningful or module in (exhaustive, rounding):
+        if context.meaningful or module is exhaustive:
             print(textwrap.indent(module.findings(results), "    "), flush=True)
         return results
 
     step("Is every sum right?", "verification.json", exhaustive)
-    step("Is it right on other machines?", "rounding.json", rounding)
     shown = step("What does it write for single sums?", "examples/", examples, num_samples)
     means = step("Where does each head attend?", "attention_patterns/overview.png", attention_maps, shown)
     attends = step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)
     lost = step("What is lost without each head and layer?", "head_analysis/ablation_results.json", ablation)
-    if programmed:
+    if context.meaningful:
         step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
         patched = step("Which heads bring the carry?", "carry/patching.json", patching)
-        probed = step("Where can the carry be read?", "carry/summary.json", probes)
-        step("Which program does it run?", "carry/program.json", program)
-        step("What is each head for?", "carry/summary.txt", summary, shown, means, lost, attends, patched, probed)
+        step("What is each head for?", "carry/summary.txt", summary, shown, means, lost, attends, patched)
     where = next(context.model.parameters()).device
     write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
 
 
-def load_context(settings: Settings) -> Context:
-    """The model and the data, which must have operands of the same length."""
-    model, trained = load_model(settings.model_path, device.start(settings.device))
-    rows = load_or_generate(settings.data_dir)
-    if rows["test"].num_digits != trained["num_digits"]:
-        raise UserError(
-            f"{settings.model_path} adds numbers of {trained['num_digits']} digits, but {settings.data_dir} holds "
-            f"numbers of {rows['test'].num_digits}: name the data it was trained on with --data-dir."
-        )
-    return Context(model, rows, settings.output_dir, settings.batch_size, trained)
-
-
 def main(settings: Settings) -> None:
-    context = load_context(settings)
+    chosen = device.start(settings.device)
+    context = load_context(settings.model_path, settings.data_dir, settings.output_dir, settings.batch_size, chosen)
     given = [examples.parse_sum(text, context.num_digits) for text in settings.examples]
     with only_one(settings.output_dir, "a training or an analysis"), Fast():
         if context.warning:

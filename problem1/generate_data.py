@@ -33,12 +33,6 @@ class Settings:
     train_size: int = setting(10_000, "rows of train.json", minimum=1)
     val_size: int = setting(2_000, "rows of val.json", minimum=1)
     test_size: int = setting(2_000, "rows of test.json", minimum=1)
-    hard_share: float = setting(
-        0.0,
-        "share of train.json that is made hard: sums of 9 and repeated columns (see make_hard)",
-        minimum=0,
-        maximum=1,
-    )
     output_dir: Path = setting(HERE / "data", "folder for the three files", metavar="DIR")
 
 
@@ -47,25 +41,16 @@ def to_digits(number: int, width: int) -> list[int]:
     return [int(digit) for digit in str(number).zfill(width)]
 
 
-def make_hard(a: int, b: int, source: random.Random) -> tuple[int, int]:
-    """The pair with a share of its columns, drawn from 0 to 1, changed into what a model gets wrong last: columns that
-    add up to 9, as in 347 + 652, through which a carry has to pass; the same column again and again, as in 555 + 777,
-    where digits do not tell the positions apart; or both, as in 333 + 666. Random pairs hardly ever hold long runs.
-    """
-    share, one = source.random(), (source.randint(0, 9), source.randint(0, 9))
-    nines, repeated = source.choice([(True, False), (False, True), (True, True)])
-    columns: list[tuple[int, int]] = []
-    for x, y in zip(to_digits(a, 1), to_digits(b, 1), strict=True):
-        top, bottom = one if repeated else (x, y)
-        bottom = 9 - top if nines else bottom
-        chosen = source.random() < share and (columns or top * bottom > 0)  # no leading zero
-        columns.append((top, bottom) if chosen else (x, y))
-    a, b = (int("".join(map(str, digits))) for digits in zip(*columns, strict=True))
-    return a, b
+def make_row(a: int, b: int, num_digits: int) -> dict:
+    """347, 159 -> {"input": [3, 4, 7, 10, 1, 5, 9], "target": [0, 5, 0, 6]}"""
+    return {
+        "input": to_digits(a, num_digits) + [PLUS] + to_digits(b, num_digits),
+        "target": to_digits(a + b, num_digits + 1),
+    }
 
 
-def make_rows(num_digits: int, size: int, seed: int, hard_share: float = 0.0) -> list[dict]:
-    """`size` different pairs (a, b), with hard_share 0 as the course's own generator draws them."""
+def make_rows(num_digits: int, size: int, seed: int) -> list[dict]:
+    """`size` different pairs (a, b), as the course's own generator draws them."""
     low, high = 10 ** (num_digits - 1), 10**num_digits - 1
     available = (high - low + 1) ** 2
     if size > available:
@@ -73,21 +58,15 @@ def make_rows(num_digits: int, size: int, seed: int, hard_share: float = 0.0) ->
             f"{size:,} different pairs of {num_digits}-digit numbers do not exist, only {available:,}: "
             "ask for fewer rows or more digits."
         )
-    source, seen, rows = random.Random(seed), set(), []
+    source = random.Random(seed)
+    seen = set()
+    rows = []
     while len(rows) < size:
         pair = source.randint(low, high), source.randint(low, high)
-        if hard_share and source.random() < hard_share:
-            pair = make_hard(*pair, source)
         if pair in seen:
             continue
         seen.add(pair)
-        a, b = pair
-        rows.append(
-            {
-                "input": to_digits(a, num_digits) + [PLUS] + to_digits(b, num_digits),
-                "target": to_digits(a + b, num_digits + 1),
-            }
-        )
+        rows.append(make_row(*pair, num_digits))
     return rows
 
 
@@ -100,7 +79,7 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 def generate(settings: Settings) -> None:
     sizes = {"train": settings.train_size, "val": settings.val_size, "test": settings.test_size}
     files = {
-        name: make_rows(settings.num_digits, size, settings.seed + number, settings.hard_share * (name == "train"))
+        name: make_rows(settings.num_digits, size, settings.seed + number)
         for number, (name, size) in enumerate(sizes.items())
     }
     with only_one(settings.output_dir, "a script that writes data"):

@@ -19,8 +19,8 @@ from lab import device
 from lab.files import UserError
 from lab.settings import as_plain, parse, run, setting
 from lab.training import Recipe, Task, evaluate, train
+from problem1.checkpoint import KIND, build
 from problem1.dataset import load_or_generate, sampling_weights, score, seen_in, swap_columns
-from problem1.trained import KIND, build
 
 HERE = Path(__file__).resolve().parent
 

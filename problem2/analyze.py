@@ -3,7 +3,6 @@
 python problem2/analyze.py                                  # every scheme that has been trained
 python problem2/analyze.py --test-lengths 32 128 2048       # other lengths; missing test sets are generated
 python problem2/analyze.py --sequence 3 15 41 27            # only this: what each scheme predicts for a sequence
-python problem2/analyze.py --results-dir problem2/results/strict    # the models of the other protocol
 """
 
 import sys
@@ -19,7 +18,7 @@ from lab import device
 from lab.fast import Fast
 from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem2.analysis import encodings, extrapolation, mechanism, proof, span
+from problem2.analysis import encodings, extrapolation, span
 from problem2.analysis.context import Context, load_models
 from problem2.analysis.evaluation import margins, test_sets
 from problem2.dataset import DEFAULT, load_or_generate, to_rows, values_problem
@@ -27,8 +26,6 @@ from problem2.dataset import DEFAULT, load_or_generate, to_rows, values_problem
 HERE = Path(__file__).resolve().parent
 QUESTIONS = {
     "How accurate is each at lengths it was not trained on?": extrapolation,
-    "Why do they fail there: positions or distances never seen, or more keys?": mechanism,
-    "Is a model right on every sequence there is?": proof,
     "How much of a later position's sinusoidal code was ever trained?": span,
     "What are the schemes, and what did training do to the learned table?": encodings,
 }

@@ -47,16 +47,13 @@ def create_causal_mask(seq_len: int, device: torch.device | str | None = None) -
 
 
 class MultiHeadAttention(nn.Module):
-    """`num_heads` attentions side by side, each on its own d_model / num_heads dimensions.
+    """`num_heads` attentions side by side, each on its own d_model / num_heads dimensions."""
 
-    hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
-    """
-
-    def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
+    def __init__(self, d_model: int, num_heads: int):
         super().__init__()
         if d_model % num_heads:
             raise ValueError(f"d_model ({d_model}) must be a multiple of num_heads ({num_heads})")
-        self.num_heads, self.name = num_heads, name
+        self.num_heads = num_heads
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
@@ -81,18 +78,17 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         rotate: Callable[[Tensor], Tensor] | None = None,
-        hooks=None,
     ) -> tuple[Tensor, Tensor]:
         """query [B, Tq, d_model], key and value [B, Tk, d_model] -> output [B, Tq, d_model], weights [B, H, Tq, Tk].
 
         mask (1 or True where a query may attend) and bias (added to the scores) are broadcastable to the weights;
         `rotate` turns queries and keys [B, H, T, d_head] by angles that depend on their positions.
         """
-        Q, K = self.split_heads(self.query(query)), self.split_heads(self.key(key))
+        Q = self.split_heads(self.query(query))
+        K = self.split_heads(self.key(key))
         V = self.split_heads(self.value(value))
         if rotate is not None:
-            Q, K = rotate(Q), rotate(K)
+            Q = rotate(Q)
+            K = rotate(K)
         heads, weights = scaled_dot_product_attention(Q, K, V, mask, bias)
-        if hooks is not None:
-            heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

@@ -11,13 +11,11 @@ import torch
 from torch import Tensor, nn
 
 try:
-    from problem2.attention import MultiHeadAttention, create_causal_mask
+    from problem2.attention import MultiHeadAttention
     from problem2.positional_encoding import get_positional_encoding
 except ModuleNotFoundError:  # for a script in this folder that says `from model import …`
-    from attention import MultiHeadAttention, create_causal_mask
+    from attention import MultiHeadAttention
     from positional_encoding import get_positional_encoding
-
-POOLINGS = ("mean", "max")
 
 
 class FeedForward(nn.Module):
@@ -36,27 +34,25 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each after a layer norm: [B, T, d_model] -> the same."""
 
-    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0, name: str = "encoder.0"):
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads, f"{name}.self")
+        self.attention = MultiHeadAttention(d_model, num_heads)
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
-        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attention_norm = nn.LayerNorm(d_model)
+        self.feed_forward_norm = nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask=None, bias=None, rotate=None, hooks=None) -> Tensor:
+    def forward(self, x: Tensor, mask=None, bias=None, rotate=None) -> Tensor:
         normed = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normed, normed, normed, mask, bias, rotate, hooks)[0])
+        x = x + self.dropout(self.attention(normed, normed, normed, mask, bias, rotate)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class SortingClassifier(nn.Module):
     """tokens [B, T] -> logits [B, 2] of "not sorted" and "sorted". The last token of the vocabulary is padding.
 
-    pooling "mean" (the course's): the mean over all positions. As the last layer is linear, the mean of logits is
-    the logits of the mean; here logits are pooled, so that the vote of each position can be read (`votes`).
-    pooling "max": the position with the strongest vote for "not sorted" decides, as one violation is enough.
-    causal: each position sees only itself and earlier ones.
-    Heads are called "encoder.0.self.head0" …; `hooks` record them and intervene in them (lab/hooks.py).
+    The answer is the mean over all positions. As the last layer is linear, the mean of logits is the logits of the
+    mean; here logits are pooled, so that the vote of each position can be read (`votes`).
     """
 
     def __init__(
@@ -69,65 +65,51 @@ class SortingClassifier(nn.Module):
         dropout: float = 0.0,
         max_len: int = 5000,
         encoding_type: str = "sinusoidal",
-        pooling: str = "mean",
-        causal: bool = False,
     ):
         super().__init__()
-        if pooling not in POOLINGS:
-            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
-        self.pooling, self.causal, self.pad = pooling, causal, vocab_size - 1
+        self.pad = vocab_size - 1
         self.embedding = nn.Embedding(vocab_size, d_model)
         # A random walk over the values: close values start close together and far ones far apart. The entries
         # that the first layer sees are of size 2, so that values stand out from sinusoidal codes, whose size is 0.7.
         walk = torch.randn(vocab_size, d_model).cumsum(0)
         self.embedding.weight.data = (walk - walk.mean(0)) / walk.std() * 2 * d_model**-0.5
         self.scheme = get_positional_encoding(encoding_type, d_model, max_len, num_heads)
-        self.layers = nn.ModuleList(
-            EncoderLayer(d_model, num_heads, d_ff, dropout, f"encoder.{number}") for number in range(num_layers)
-        )
+        self.layers = nn.ModuleList(EncoderLayer(d_model, num_heads, d_ff, dropout) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model)
         self.output = nn.Linear(d_model, 2)
 
-    def head_names(self) -> list[str]:
-        """Every head, from the input to the output."""
-        modules = [layer.attention for layer in self.layers]
-        return [f"{module.name}.head{head}" for module in modules for head in range(module.num_heads)]
-
     def attention_mask(self, real: Tensor) -> Tensor | None:
         """real tokens [B, T] -> what may be attended to, broadcastable to [B, H, T, T]; None if everything may"""
-        width, allowed = real.shape[1], None
-        parts = (
-            None if real.all() else real[:, None, None, :],
-            self.scheme.visible(width, real.device),
-            create_causal_mask(width, real.device).bool() if self.causal else None,
-        )
-        for part in parts:
-            if part is not None:
-                allowed = part if allowed is None else allowed & part
-        return allowed
+        padding = None if real.all() else real[:, None, None, :]
+        return both(padding, self.scheme.visible(real.shape[1], real.device))
 
-    def votes(self, x: Tensor, mask: Tensor | None = None, hooks=None) -> tuple[Tensor, Tensor]:
+    def votes(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """tokens [B, T] -> logits of each position [B, T, 2], real tokens [B, T]"""
         real = (x != self.pad) if mask is None else mask.reshape(x.shape) != 0
         allowed = self.attention_mask(real)
         positions = self.scheme.positions(real.sum(1), x.shape[1])
-        bias, rotate = self.scheme.bias(positions), self.scheme.rotation(positions)
+        bias = self.scheme.bias(positions)
+        rotate = self.scheme.rotation(positions)
         hidden = self.scheme(self.embedding(x) * math.sqrt(self.embedding.embedding_dim), positions)
         for layer in self.layers:
-            hidden = layer(hidden, allowed, bias, rotate, hooks)
+            hidden = layer(hidden, allowed, bias, rotate)
         return self.output(self.norm(hidden)), real
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, hooks=None) -> Tensor:
+    def pool(self, votes: Tensor, real: Tensor) -> Tensor:
+        """logits of each position [B, T, 2], real tokens [B, T] -> their mean [B, 2]"""
+        weight = real.unsqueeze(-1).to(votes.dtype)
+        return (votes * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """tokens [B, T] -> logits [B, 2]; mask [B, T] is 1 or True at real tokens (left out: all but padding)"""
-        votes, real = self.votes(x, mask, hooks)
-        if self.pooling == "mean":
-            weight = real.unsqueeze(-1).to(votes.dtype)
-            return (votes * weight).sum(1) / weight.sum(1).clamp(min=1)
-        objection = (votes[..., 0] - votes[..., 1]).masked_fill(~real, torch.finfo(votes.dtype).min)
-        # Training takes the smooth maximum, so that every position gets a gradient; the maximum alone learns slowly.
-        # Evaluation takes the maximum: the smooth one grows with the length, and would call long sequences unsorted.
-        strongest = objection.logsumexp(1) if self.training else objection.amax(1)
-        return torch.stack([strongest, -strongest], 1) / 2
+        return self.pool(*self.votes(x, mask))
+
+
+def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """What two masks allow; None allows everything."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def create_model(encoding_type: str, **kwargs) -> SortingClassifier:

@@ -5,21 +5,22 @@ import re
 import pytest
 import torch
 
+from beyond.any_length.checkpoint import load_model as load_text_model
+from beyond.any_length.checkpoint import predict
+from beyond.any_length.dataset import draw_pairs
+from beyond.any_length.proof import run as prove
 from lab.files import read_json
 from lab.hooks import zero
 from lab.training import evaluate
 from problem1.analysis.exhaustive import verify
 from problem1.analysis.interventions import InterventionRunner
+from problem1.checkpoint import load_model
 from problem1.dataset import START, Sums, score
 from problem1.generate_data import make_rows
-from problem1.text.dataset import draw_pairs
-from problem1.text.proof import run as prove
-from problem1.text.trained import load_model as load_text_model
-from problem1.text.trained import predict
-from problem1.trained import load_model
 from tests.conftest import ROOT
 
 ADDITION, SORTING = ROOT / "problem1/results", ROOT / "problem2/results"
+TEXT = ROOT / "beyond/any_length/results"
 
 
 def course_rows(size: int, seed: int) -> Sums:
@@ -57,8 +58,8 @@ def test_ablations_are_those_of_the_file(model):
 
 
 def test_the_text_model_is_proven_again():
-    model, _ = load_text_model(ADDITION / "text/best_model.pth")
-    found, committed = prove(model, exp_step=4096), read_json(ADDITION / "text/proof.json", "")
+    model, _ = load_text_model(TEXT / "best_model.pth")
+    found, committed = prove(model, exp_step=4096), read_json(TEXT / "proof.json", "")
     assert found["failures"] == committed["failures"] == 0 and found["proven"] and found["proven_in_float32"]
     assert found["local_contexts"] == committed["local_contexts"]
     assert found["smallest_margin"] == pytest.approx(committed["smallest_margin"], abs=1e-2)
@@ -68,6 +69,6 @@ def test_the_text_model_is_proven_again():
 
 def test_no_committed_result_holds_what_differs_from_run_to_run():
     volatile = re.compile(r'"(seconds|threads|machine|date|python|device|code)":|' + re.escape(str(ROOT)))
-    for path in [*ADDITION.rglob("*.json"), *SORTING.rglob("*.json")]:
+    for path in [*ROOT.glob("*/results/**/*.json"), *ROOT.glob("beyond/*/results/**/*.json")]:
         if not path.name.endswith("timing.json") and "previous" not in path.parts:
             assert not volatile.search(path.read_text()), path

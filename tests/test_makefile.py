@@ -23,7 +23,7 @@ def made(tmp_path):
     ignored = shutil.ignore_patterns(".git", ".venv", "data", "seeds", "previous", "__pycache__", "tests", "*.log")
     clone = shutil.copytree(ROOT, tmp_path / "clone", ignore=ignored)
     data = [clone / problem / "data/test.json" for problem in ("problem1", "problem2")]
-    results = [path for path in clone.glob("problem*/results/**/*") if path.is_file()]
+    results = [path for path in clone.glob("**/results/**/*") if path.is_file()]
     logs = [path for path in results if path.name == "training_log.json"]
     for time, paths in enumerate([[clone / ".venv/ready"], data, logs, {*results} - {*logs}], 10**9):
         for path in paths:
@@ -36,21 +36,23 @@ def made(tmp_path):
 def test_in_a_fresh_clone_every_scheme_is_trained(made):
     for problem in ("problem1", "problem2"):
         shutil.rmtree(made / problem / "data")
-    commands = would_run(made, "problem2")
+    commands = would_run(made, "schemes")
     for scheme in SCHEMES:
         assert f"problem2/train.py --encoding {scheme} " in commands or f"--encoding {scheme};" in commands, scheme
     assert "problem1/analyze.py" in would_run(made, "problem1")
 
 
 def test_changed_code_outdates_no_result(made):
-    for path in [*made.glob("lab/*.py"), *made.glob("problem1/*.py"), *made.glob("problem2/**/*.py")]:
-        os.utime(path)
-    for target in ("problem1", "problem2", "text"):
-        assert "python problem" not in would_run(made, target), target
+    for folder in ("lab", "problem1", "problem2", "beyond"):
+        for path in made.glob(f"{folder}/**/*.py"):
+            os.utime(path)
+    for target in ("problem1", "problem2", "program", "rounding", "any_length", "schemes"):
+        assert ".py" not in would_run(made, target), target
 
 
 def test_a_missing_training_makes_its_analysis_again_and_no_other(made):
     (made / "problem2/results/rope/training_log.json").unlink()
-    commands = would_run(made, "problem2")
+    assert ".py" not in would_run(made, "problem2")  # the homework's three are there
+    commands = would_run(made, "schemes")
     assert "--encoding rope --resume" in commands and "--encoding alibi" not in commands
     assert "problem2/analyze.py" in commands

@@ -11,9 +11,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lab.files import versions, write_json
+from lab.files import UserError, versions, write_json
 from problem1.analysis.interventions import InterventionRunner
-from problem1.dataset import Sums, carries, encode, longest_chain
+from problem1.checkpoint import load_model
+from problem1.dataset import Sums, carries, encode, load_or_generate, longest_chain
 from problem1.generate_data import to_digits
 
 CAN_ADD = 0.9  # exact match on the test rows from which on "how does it add" is a question at all
@@ -119,3 +120,15 @@ class Context:
         results |= numbers | {"config": self.settings, "versions": versions()}
         write_json(self.output_dir / name, results)
         return results
+
+
+def load_context(model_path: Path, data_dir: Path, output_dir: Path, batch_size: int = 1024, device="cpu") -> Context:
+    """The model and the data, which must have operands of the same length."""
+    model, trained = load_model(model_path, device)
+    rows = load_or_generate(data_dir)
+    if rows["test"].num_digits != trained["num_digits"]:
+        raise UserError(
+            f"{model_path} adds numbers of {trained['num_digits']} digits, but {data_dir} holds "
+            f"numbers of {rows['test'].num_digits}: name the data it was trained on with --data-dir."
+        )
+    return Context(model, rows, output_dir, batch_size, trained)

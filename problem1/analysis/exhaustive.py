@@ -1,7 +1,7 @@
 """Is the model right? Run it on every sum there is, and count errors by class of carry.
 
 Three-digit operands make 810,000 pairs: the model runs on all of them, none is sampled. Longer operands make too many:
-it runs on random pairs, and on pairs built to be hard, because random ones hardly ever hold a long run of 9s.
+it runs on random pairs.
 """
 
 import torch
@@ -10,20 +10,10 @@ from tqdm import tqdm
 
 from lab.statistics import margins, proportion
 from problem1.analysis.context import Context, operand_texts
-from problem1.dataset import (
-    HARD,
-    Sums,
-    carries,
-    decoder_inputs,
-    every_pair,
-    hard_pairs,
-    longest_chain,
-    random_pairs,
-    seen_in,
-)
+from problem1.dataset import Sums, carries, decoder_inputs, every_pair, longest_chain, random_pairs, seen_in
 
 EXHAUSTIVE_DIGITS = 3  # four digits would be 81 million pairs: those are sampled
-SAMPLES = 100_000  # random pairs; and a fifth as many hard ones
+SAMPLES = 100_000  # random pairs
 LISTED = 50  # wrong sums written out in full
 
 
@@ -47,8 +37,7 @@ def predict(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
 
 
 def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1, samples: int = 0) -> dict:
-    """All pairs: errors, by class, and the wrong sums. Beyond three digits so many fresh random pairs (0: SAMPLES), and
-    under "hard" a fifth as many hard ones."""
+    """All pairs: errors, by class, and the wrong sums. Beyond three digits fresh random pairs (samples 0: SAMPLES)."""
     samples = samples or SAMPLES
     exhaustive = trained.num_digits <= EXHAUSTIVE_DIGITS
     sums = every_pair(trained.num_digits) if exhaustive else random_pairs(trained.num_digits, samples, seed)
@@ -56,36 +45,21 @@ def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1, samples:
     right = (predicted == sums.targets).all(1)
     carry = carries(sums)
     seen = seen_in(sums, trained)
-    found = {
+    return {
         "exhaustive": exhaustive,
-        **_count(right),
+        **count(right),
         "interval_95": None if exhaustive else proportion(right)["interval_95"],
         "smallest_margin": smallest.min().item(),
         "by_carries": _by_class(right, carry.sum(1)),
         "by_longest_chain": _by_class(right, longest_chain(carry)),
-        "seen_in_training": _count(right[seen]),
-        "never_seen_in_training": _count(right[~seen]),
+        "seen_in_training": count(right[seen]),
+        "never_seen_in_training": count(right[~seen]),
         "wrong_by_digit": (predicted != sums.targets).sum(0).tolist(),
-        "wrong_sums": _wrong(sums, predicted),
-    }
-    return found if exhaustive else found | {"hard": verify_hard(model, trained, batch_size, seed, samples // 5)}
-
-
-def verify_hard(model, trained: Sums, batch_size: int, seed: int, samples: int) -> dict:
-    sums, kind = hard_pairs(trained.num_digits, samples, seed)
-    predicted, smallest = predict(model, sums, batch_size)
-    right = (predicted == sums.targets).all(1)
-    return {
-        **_count(right),
-        "interval_95": proportion(right)["interval_95"],
-        "smallest_margin": smallest.min().item(),
-        "by_kind": {name: _count(right[kind == number]) for number, name in enumerate(HARD)},
-        "never_seen_in_training": _count(right[~seen_in(sums, trained)]),
-        "wrong_sums": _wrong(sums, predicted),
+        "wrong_sums": wrong_sums(sums, predicted),
     }
 
 
-def _wrong(sums: Sums, predicted: Tensor) -> list[str]:
+def wrong_sums(sums: Sums, predicted: Tensor) -> list[str]:
     """'445 + 555 = 1000, the model writes 0990'"""
     wrong = []
     for row in (predicted != sums.targets).any(1).nonzero()[:LISTED, 0].tolist():
@@ -95,10 +69,10 @@ def _wrong(sums: Sums, predicted: Tensor) -> list[str]:
 
 
 def _by_class(right: Tensor, classes: Tensor) -> dict[str, dict]:
-    return {str(value): _count(right[classes == value]) for value in classes.unique().tolist()}
+    return {str(value): count(right[classes == value]) for value in classes.unique().tolist()}
 
 
-def _count(right: Tensor) -> dict:
+def count(right: Tensor) -> dict:
     pairs, errors = len(right), int((~right).sum())
     return {"pairs": pairs, "errors": errors, "accuracy": 1 - errors / pairs if pairs else None}
 
@@ -120,11 +94,4 @@ def findings(results: dict) -> str:
         f"exact on {pairs - errors:,} of {pairs:,} {kind}sums; smallest logit margin {results['smallest_margin']:.2f}",
         f"pairs that training cannot have shown: {unseen['errors']:,} errors in {unseen['pairs']:,}",
     ]
-    if "hard" in results:
-        hard = results["hard"]
-        lines.append(
-            f"pairs built to be hard: {hard['errors']:,} errors in {hard['pairs']:,}; "
-            f"smallest logit margin {hard['smallest_margin']:.2f}"
-        )
-    wrong = results["wrong_sums"] + results.get("hard", {}).get("wrong_sums", [])
-    return "\n".join(lines + [f"wrong: {text}" for text in wrong[:3]])
+    return "\n".join(lines + [f"wrong: {text}" for text in results["wrong_sums"][:3]])

@@ -13,11 +13,10 @@ from problem1.analysis.figures import aligned, percent
 from problem1.analysis.patching import LARGEST_SET
 
 
-def collect(lost: dict, statistics: dict, patched: dict, probed: list[dict]) -> dict:
+def collect(lost: dict, statistics: dict, patched: dict) -> dict:
     keys = ("name", "pairs", "minimal_sets")
     return {
         "groups": [{key: group[key] for key in keys if key in group} for group in patched["groups"]],
-        "probes": {"first_readable": probed},
         **roles.collect(lost, lost["layers"], statistics, patched["groups"]),
     }
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from lab.files import UserError, versions, write_json
 from problem2.analysis.evaluation import predict
+from problem2.checkpoint import load_model
 from problem2.dataset import Rows
 from problem2.model import SortingClassifier
 from problem2.positional_encoding import SCHEMES
-from problem2.trained import load_model
 
 
 @dataclass(frozen=True)

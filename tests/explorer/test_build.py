@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from explorer import build, every_sum
 from lab.files import UserError, read_json, write_json
-from report.explorer import build, every_sum
 from tests.conftest import ROOT
 
 
 def test_the_same_bytes_as_committed_and_nothing_from_outside(monkeypatch):
     """All bytes but the accuracy of the rounded models, which takes a minute."""
     monkeypatch.setattr(build, "evaluate", lambda *arguments: (0.0, 1.0))
-    page, committed = build.page(), (ROOT / "report/explorer.html").read_text()
+    page, committed = build.page(), (ROOT / "explorer/explorer.html").read_text()
     rounded = re.compile(r'"rounded":\{.*?\}\}')
     assert rounded.sub("", page) == rounded.sub("", committed)
     assert len(committed.encode()) <= 3_000_000 and str(ROOT) not in committed

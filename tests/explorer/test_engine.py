@@ -11,15 +11,15 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from beyond.any_length import checkpoint as text_trained
+from beyond.any_length.dataset import decoder_inputs as text_inputs
+from beyond.any_length.dataset import encode as encode_text
+from explorer import build
 from lab.hooks import HeadHooks, replace, zero
-from problem1 import trained as addition_trained
+from problem1 import checkpoint as addition_trained
 from problem1.analysis.context import sums_of
 from problem1.dataset import decoder_inputs
-from problem1.text import trained as text_trained
-from problem1.text.dataset import decoder_inputs as text_inputs
-from problem1.text.dataset import encode as encode_text
-from problem2 import trained as sorting_trained
-from report.explorer import build
+from problem2 import checkpoint as sorting_trained
 
 mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
 NEAR = 1e-9

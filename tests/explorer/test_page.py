@@ -6,12 +6,12 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from explorer import build, screenshot
 from lab.files import read_json
 from lab.hooks import short_name, zero
 from problem1.analysis.context import sums_of
 from problem1.analysis.interventions import InterventionRunner
-from problem1.trained import load_model
-from report.explorer import build, screenshot
+from problem1.checkpoint import load_model
 from tests.conftest import ROOT
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -4,8 +4,8 @@ import shutil
 from collections import ChainMap
 from pathlib import Path
 
+from beyond.any_length.dataset import generate
 from lab.files import write_text
-from problem1.text.dataset import generate
 from tests.fault_injection.disturb import ROOT, run
 
 OPTIONS = {
@@ -18,12 +18,14 @@ OPTIONS = {
     "FEW": "--train-size 3 --val-size 2 --test-size 2",
 }
 TRAIN1 = "problem1/train.py MODEL LAYER --data-dir {rows1} --output-dir {out}"
-TRAIN_TEXT = "problem1/text/train.py MODEL --epoch-rows 1280 --data-dir {rows_text} --output-dir {out}"
+TRAIN_TEXT = "beyond/any_length/train.py MODEL --epoch-rows 1280 --data-dir {rows_text} --output-dir {out}"
 TRAIN2 = "problem2/train.py MODEL LAYER --encoding learned --max-len 600 --data-dir {rows2} --output-dir {out}"
 ANALYZE1 = "problem1/analyze.py --num-samples 2 --device cpu --data-dir {rows1} --output-dir {out}"
-ANALYZE_TEXT = "problem1/text/analyze.py --num-samples 20 --output-dir {out}"
+ANALYZE_TEXT = "beyond/any_length/analyze.py --num-samples 20 --output-dir {out}"
 ANALYZE2 = "problem2/analyze.py --test-lengths 20 24 --device cpu --output-dir {out}"
-STUDY = "problem2/study.py --encoding none --protocols course --seeds 1 --epochs 2 --lengths 20 --output-dir {out}"
+STUDY = (
+    "beyond/schemes/study.py --encoding none --protocols course --seeds 1 --epochs 2 --lengths 20 --output-dir {out}"
+)
 PREDICT = "problem1/predict.py 34+56 --model-path"
 INPUTS = {
     "rows1": "problem1/generate_data.py --num-digits 2 SIZES --output-dir {out}",
@@ -52,7 +54,12 @@ JOBS = {
 # What is read: a folder, the files in it that are malformed, how many there are, and the command that reads them.
 READERS = {
     "rows of addition": ("few1", "train.json", 280, "problem1/train.py TINY --data-dir {live} --output-dir {out}"),
-    "rows of text": ("few_text", "train.json", 280, "problem1/text/train.py TINY --data-dir {live} --output-dir {out}"),
+    "rows of text": (
+        "few_text",
+        "train.json",
+        280,
+        "beyond/any_length/train.py TINY --data-dir {live} --output-dir {out}",
+    ),
     "rows of sorting": ("few2", "train.json", 280, "problem2/train.py TINY NONE --data-dir {live} --output-dir {out}"),
     "checkpoint of addition": ("model1", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),
     "checkpoint of text": ("model_text", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),

@@ -83,8 +83,8 @@ def test_every_hint_belongs_to_an_issue_that_is_tested():
 
 
 def test_a_flat_loss_is_blamed_on_no_cause_that_our_runs_refute(tmp_path):
-    """report/contradictions.json: with each of its single changes both schemes learn."""
-    runs = load(ROOT, "report/contradictions.json")["never_learns"]
+    """beyond/published/results/contradictions.json: with each of its single changes both schemes learn."""
+    runs = load(ROOT, "beyond/published/results/contradictions.json")["never_learns"]
     assert min(run["test_acc"] for by_scheme in runs.values() for run in by_scheme.values()) > 0.9
     flat_loss(valid(tmp_path))
     (issue,) = graded(tmp_path).issues

@@ -7,8 +7,8 @@ import torch
 from lab import checkpoint
 from lab.training import Recipe, make_optimizer
 from problem1.analysis.context import Context
+from problem1.checkpoint import KIND, build
 from problem1.dataset import Sums, every_pair, score
-from problem1.trained import KIND, build
 
 DIGITS = 2
 SETTINGS = {"d_model": 32, "num_heads": 2, "num_layers": 1, "d_ff": 64, "dropout": 0.0, "num_digits": DIGITS}

@@ -1,14 +1,13 @@
-"""Pairs of sums, patching, probes, roles: planted structure must be found, and nothing else."""
+"""Pairs of sums, patching, roles: planted structure must be found, and nothing else."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from problem1.analysis import ablation, attention_statistics, patching, probes, roles, statements, summary
+from problem1.analysis import ablation, attention_statistics, patching, roles, summary
 from problem1.analysis.carry_pairs import all_groups, make_group
 from problem1.analysis.interventions import InterventionRunner
-from problem1.dataset import every_pair
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import FEED_FORWARD, by_forward_hook, hooked, one_hot
 from tests.problem1.test_data import check_row
@@ -142,69 +141,6 @@ def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
     assert found["moved_without_carry"] == pytest.approx((without - control).abs().sum(-1).mean().item() / 2, abs=1e-5)
 
 
-# --- probes -------------------------------------------------------------------------------------------------------
-
-
-def test_probes_find_what_is_there_and_nothing_else():
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(3, 1, 2_000, 10, generator=generator)  # three layers, one position
-    labels = (vectors[1, 0, :, 4] > 0.3).float().unsqueeze(1)  # only in the second layer, on one axis
-    vectors = vectors.transpose(1, 2)  # [L, N, T, d]
-    fitted, scored = probes.prepare(vectors[:, :1_500], vectors[:, 1_500:])
-    found = probes.accuracy(scored, probes.fit(fitted, labels[:1_500]), labels[1_500:])[:, 0]
-    assert found[1] > 0.97 and found[[0, 2]].max() < 0.7
-
-
-def test_the_control_measures_what_a_probe_can_memorise():
-    """Random labels of digit pairs: read off a vector with an axis for each pair, not off two digits."""
-    test = every_pair(2)
-    labels = probes.random_labels(test)
-    pairs = {}
-    for row, (a, b) in enumerate(zip(*(operand[:, 1].tolist() for operand in test.operands()), strict=True)):
-        assert pairs.setdefault((a, b), labels[row, 1].item()) == labels[row, 1].item()
-    assert len(pairs) == 100 and 30 < sum(pairs.values()) < 70
-    a, b = (operand[:, 1] for operand in test.operands())
-    one_axis_each = torch.nn.functional.one_hot(10 * a + b, 100).float()
-    two_digits = torch.stack([a, b], 1).float()
-    for vectors, low, high in ((one_axis_each, 0.99, 1.01), (two_digits, 0.4, 0.75)):
-        ready, _ = probes.prepare(*[vectors.view(1, len(test), 1, -1)] * 2)
-        assert low < probes.accuracy(ready, probes.fit(ready, labels[:, 1:]), labels[:, 1:]).item() < high
-
-
-def test_the_best_guess_from_one_digit():
-    """A column of 5 and 5 to 9 carries: the larger a digit, the surer. For ones the best rule is a >= 5: 75 of 100."""
-    test = every_pair(2)
-    tens, ones = probes.guess_from_one_digit(test, test)
-    assert ones == pytest.approx(0.75) and 0.7 < tens < 0.85
-
-
-def test_residuals_are_the_models_own(context):
-    model, sums = context.model, context.rows["test"]
-    found = probes.residuals(model, sums)
-    with torch.no_grad():
-        torch.testing.assert_close(model.encoder_norm(found[-1]), model.encode(sums.sources))
-        torch.testing.assert_close(found[0], model.embed(sums.sources))
-    assert found.shape == (2, len(sums), 5, 32)
-
-
-def test_probes_say_where_each_carry_can_be_read_first(context):
-    results = probes.run(context)
-    assert [entry["carry"] for entry in results] == ["out of the tens", "out of the ones"]
-    for entry in results:
-        assert len(entry["best_by_layer"]) == len(entry["control_by_layer"]) == 2
-    assert max(entry["best_by_layer"][-1] for entry in results) > max(entry["one_digit"] for entry in results) > 0.7
-    planted = torch.tensor([[[0.5] * 5, [0.5, 0.6, 0.5, 0.97, 0.5]], [[0.9] * 5, [0.94] * 5]])
-    first, never = (probes.first_readable(right, 2) for right in planted)
-    assert (first["first_layer"], first["position"]) == ("after encoder.0", "b 10")
-    assert never["first_layer"] is None and never["best_by_layer"] == pytest.approx([0.9, 0.94])
-
-
-@pytest.mark.parametrize("test", [analysis_models.rows()["test"], every_pair(1)], ids=["two digits", "one digit"])
-def test_no_pair_is_scored_that_a_probe_was_fitted_on(test):
-    fitted, scored = ({tuple(row) for row in sums.sources.tolist()} for sums in probes.held_out_pairs(test))
-    assert len(fitted) > 1 and len(scored) > 1 and not fitted & scored
-
-
 # --- roles and summary ------------------------------------------------------------------------------------------
 
 
@@ -215,7 +151,7 @@ def everything(context, patched):
 
 
 def test_the_summary_holds_the_numbers_of_the_others(context, patched, everything):
-    found = summary.collect(*everything, probes.run(context))
+    found = summary.collect(*everything)
     assert found["groups"][0]["minimal_sets"] == patched[0]["minimal_sets"]
     assert [about["head"] for about in found["heads"]] == everything[0]["ranking"]
     for about in found["heads"]:
@@ -266,18 +202,6 @@ def test_roles_and_lessons_follow_from_the_numbers():
     assert found["claims"]["vertical_and_diagonal"]["vertical"]["needed"] == ["E0.0"]
     nothing = roles.collect(lost, layers, {"heads": dict.fromkeys(heads, attends)}, [])["lessons"]
     assert nothing["flips_but_is_not_needed"] is None
-
-
-def test_statements_are_counted_over_models(context, monkeypatch):
-    monkeypatch.setattr(patching, "PAIRS", 100)
-    found = roles.measure(context.model, context.rows)
-    listed = [label for kind in found["critical"].values() for label in kind]
-    assert 0 < len(set(listed)) == len(listed) <= 6
-    models = {name: found | {"prunable": {"alone": 3, "together": count}} for name, count in (("a", 2), ("b", 3))}
-    counted = {row["statement"]: row for row in statements.count(models, roles.STATEMENTS)}
-    entry = counted["fewer heads can go together than one at a time"]
-    assert entry["holds"] == ["a"] and entry["of"] == 2
-    assert roles.measure(analysis_models.untrained(), analysis_models.rows()) == {"meaningful": False}
 
 
 def test_pairs_that_a_model_gets_wrong_are_not_measured(tmp_path):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import random
 
 import pytest
 import torch
@@ -12,12 +11,9 @@ from hypothesis import strategies as st
 from lab.files import UserError
 from problem1.analysis.context import sums_of
 from problem1.dataset import (
-    HARD,
     Sums,
     carries,
-    encode,
     every_pair,
-    hard_pairs,
     load,
     longest_chain,
     random_pairs,
@@ -25,7 +21,7 @@ from problem1.dataset import (
     seen_in,
     swap_columns,
 )
-from problem1.generate_data import make_hard, make_rows
+from problem1.generate_data import make_rows
 
 
 def check_row(source: list[int], target: list[int], num_digits: int) -> None:
@@ -59,34 +55,6 @@ def test_other_numbers_of_digits(num_digits, count):
     assert len({tuple(row["input"]) for row in rows}) == count
 
 
-def test_hard_rows_stand_among_the_training_rows_alone(script, tmp_path):
-    sizes = ["--num-digits", 8, "--train-size", 1000, "--val-size", 1000, "--test-size", 10]
-    assert script("problem1/generate_data.py", *sizes, "--hard-share", 0.5, "--output-dir", "hard").returncode == 0
-    assert script("problem1/generate_data.py", *sizes, "--output-dir", "plain").returncode == 0
-    nines = {}
-    for name in ("train", "val"):
-        a, b = load(tmp_path / "hard", name).operands()
-        nines[name] = (a + b == 9).sum(1)
-    assert (nines["val"] >= 5).sum() < 5 and 150 < (nines["train"] >= 5).sum() < 300
-    val = [(tmp_path / folder / "val.json").read_bytes() for folder in ("hard", "plain")]
-    assert val[0] == val[1]
-
-
-@pytest.mark.parametrize("num_digits", [1, 2, 9])
-def test_hard_rows_have_columns_of_9_or_repeated_ones_and_keep_their_length(num_digits):
-    source, low, high = random.Random(0), 10 ** (num_digits - 1), 10**num_digits - 1
-    made = []
-    for _ in range(300):
-        a, b = source.randint(low, high), source.randint(low, high)
-        hard = make_hard(a, b, source)
-        assert low <= min(hard) and max(hard) <= high
-        old, new = ([*zip(str(first), str(second), strict=True)] for first, second in ((a, b), hard))
-        changed = [y for x, y in zip(old, new, strict=True) if x != y]
-        assert len(set(changed)) <= 1 or all(int(x) + int(y) == 9 for x, y in changed)
-        made.append(len(changed))
-    assert min(made) == 0 and max(made) == num_digits
-
-
 def test_generator_refuses_what_cannot_be(refused, tmp_path):
     refused("problem1/generate_data.py", "--num-digits", 1, "--output-dir", "data", words=["10,000", "only 81"])
     assert not (tmp_path / "data/train.json").exists()
@@ -107,40 +75,6 @@ def test_random_pairs_of_any_number_of_digits(num_digits):
         check_row(source, target, num_digits)
     assert torch.equal(sums.sources, random_pairs(num_digits, 300, seed=1).sources)
     assert sums.sources[:, 0].unique().tolist() == list(range(1, 10))
-
-
-@pytest.mark.parametrize("num_digits", [1, 4, 20])
-def test_hard_pairs_are_sums_with_equally_many_of_each_kind(num_digits):
-    sums, kind = hard_pairs(num_digits, 7000, seed=1)
-    a, b = sums.operands()
-    assert torch.equal(encode(a, b).targets, sums.targets) and min(a[:, 0].min(), b[:, 0].min()) > 0
-    assert kind.bincount(minlength=len(HARD)).tolist() == [1000] * len(HARD)
-    assert torch.equal(hard_pairs(num_digits, 7000, seed=1)[0].sources, sums.sources)
-
-
-def test_runs_of_hard_pairs_have_every_length_and_place_with_and_without_a_carry():
-    sums, kind = hard_pairs(6, 21_000, seed=1)
-    a, b = sums.operands()
-    column = {
-        "column sums of 9": a + b == 9,
-        "carries": carries(sums),
-        "9s over 0s": ((a == 9) & (b == 0)) | ((a == 0) & (b == 9)),
-        "0s in one operand": (a == 0) | (b == 0),
-        "0s in both operands": (a == 0) & (b == 0),
-        "scattered sums of 9": a + b == 9,
-    }
-    carry = torch.cat([carries(sums), torch.zeros(len(sums), 1, dtype=torch.bool)], 1)
-    for name, holds in column.items():
-        first = 0 if "9s" not in name and "0s" not in name else 1  # no operand begins with 0
-        for start in range(first, 6):
-            for end in range(start + 1, 7):
-                run = holds[:, start:end].all(1) & (kind == HARD.index(name))
-                if name != "carries":
-                    assert end == 6 or (run & carry[:, end]).any(), (name, start, end)
-                    assert (run & ~carry[:, end]).any(), (name, start, end)
-                assert run.any(), (name, start, end)
-    same = ((a[:, 2] == a[:, 3]) & (b[:, 2] == b[:, 3])).double()
-    assert same[kind == HARD.index("one column repeated")].mean() > 0.25 > 0.15 > same[kind == 0].mean()
 
 
 def test_every_pair_is_there_once():

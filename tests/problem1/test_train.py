@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from lab import checkpoint
-from problem1 import seeds
 from tests.conftest import ROOT, works
 
 TINY = ["--epochs=6", "--batch-size=16", "--d-model=16", "--d-ff=16", "--num-heads=2", "--num-layers=1"]
@@ -107,47 +106,6 @@ def test_impossible_flags(refused, tmp_path):
     refused("problem1/train.py", *width, words=["--d-model 30", "--num-heads 4", "multiple"])
     refused("problem1/train.py", "--data-dir", "typo", words=["typo", "does not exist"])
     assert not (tmp_path / "typo").exists()
-
-
-@pytest.fixture
-def run_seeds(tmp_path, monkeypatch, capfd):
-    """seeds.py on such runs instead of its own: what it writes, and what it prints."""
-
-    def run(runs: dict, names) -> tuple[dict, str]:
-        monkeypatch.setattr(seeds, "RUNS", runs)
-        monkeypatch.setattr(seeds, "DATA", tmp_path / "data")
-        seeds.main(seeds.Settings(tuple(names), tmp_path))
-        return json.loads((tmp_path / "robustness.json").read_text())["runs"], capfd.readouterr().out
-
-    return run
-
-
-SMALLEST = {"epochs": 2, "batch_size": 16, "d_model": 8, "num_heads": 1, "num_layers": 1, "d_ff": 8}
-
-
-def test_seeds_are_trained_once_and_again_with_other_settings(tmp_path, run_seeds):
-    runs = {name: seeds.Run("tiny", SMALLEST | {"seed": number}, 2, 64) for number, name in enumerate("ab")}
-    found, _ = run_seeds(runs, runs)
-    assert [*found] == ["a", "b"] and found["a"]["pairs"] == 8100 and found["a"]["steps"] == 8
-    assert str(tmp_path) not in json.dumps(found)
-    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("seeds/*/best_model.pth")}
-    assert run_seeds(runs, runs)[0] == found and len(stamps) == 2
-    assert stamps == {path: path.stat().st_mtime_ns for path in stamps}
-    runs = {name: seeds.Run("tiny", run.flags | {"epochs": 1}, 2, 64) for name, run in runs.items()}
-    changed, _ = run_seeds(runs, runs)
-    assert changed["a"]["steps"] == 4 and changed["a"]["smallest_margin"] != found["a"]["smallest_margin"]
-
-
-def test_seeds_of_longer_numbers_are_measured_on_random_and_on_hard_pairs(run_seeds):
-    shares = {"plain": 0.0, "hard": 1.0}
-    runs = {name: seeds.Run(name, SMALLEST, 4, 40, hard_share=share, samples=500) for name, share in shares.items()}
-    run_seeds(runs, ["hard"])
-    found, printed = run_seeds(runs, ["plain"])
-    assert [*found] == ["plain", "hard"] and found["plain"]["config"]["data"] != found["hard"]["config"]["data"]
-    for result in found.values():
-        assert not result["exhaustive"] and result["pairs"] == 500 and result["hard"]["pairs"] == 100
-        assert result["hard"]["errors"] > 90 and "the model writes" in result["hard"]["wrong_sums"][0]
-    assert "wrong of       100 hard pairs" in printed
 
 
 def test_broken_data_is_named(refused, tmp_path, data):

@@ -52,7 +52,8 @@ def test_the_report_reads_all_its_numbers():
 def test_figures_are_printed_at_the_size_they_are_drawn_at():
     """No width is given, so what a figure calls 7 points is 7 points in print."""
     text = (ROOT / "report/report.typ").read_text()
-    assert re.findall(r"image\((.*?)\)", text) == re.findall(r'image\(("/problem[\w./+-]+\.pdf")\)', text) != []
+    figures = re.findall(r'image\(("/(?:problem|beyond)[\w./+-]+\.pdf")\)', text)
+    assert re.findall(r"image\((.*?)\)", text) == figures != []
 
 
 def test_a_claim_that_fails_stops_a_strict_build_only(typeset):

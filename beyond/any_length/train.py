@@ -1,0 +1,68 @@
+"""Train on addition as text: results/text/best_model.pth, training_log.json, training_curves.png.
+
+    python beyond/any_length/train.py                          # about 20 seconds
+    python beyond/any_length/train.py --resume                 # continue a run that was stopped
+
+Sums of numbers of 1 to 13 digits, "123 + 4567 = " -> "4690". An epoch is --epoch-rows rows drawn from the 100,000,
+so that progress shows. Accuracy is exact match: every symbol of the answer right, its end included.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from beyond.any_length.checkpoint import KIND, MODEL, build
+from beyond.any_length.dataset import DEFAULT, encode, load_or_generate, score
+from lab import device
+from lab.files import UserError
+from lab.settings import as_plain, parse, run, setting
+from lab.training import Recipe, Task, train
+
+
+@dataclass(frozen=True)
+class Settings:
+    data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
+    output_dir: Path = setting(MODEL.parent, "folder for checkpoints, log and curves", metavar="DIR")
+    batch_size: int = setting(64, "rows in a step", minimum=1)
+    epochs: int = setting(32, "times that --epoch-rows rows are drawn and trained on", minimum=1)
+    epoch_rows: int = setting(6_400, "rows drawn from the training rows for an epoch", minimum=1)
+    lr: float = setting(5e-3, "highest learning rate, after the warm-up", minimum=0)
+    d_model: int = setting(16, "width of the model", minimum=1)
+    num_heads: int = setting(2, "heads of each attention module", minimum=1)
+    d_ff: int = setting(32, "inner width of the feed-forward layers", minimum=1)
+    dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
+    weight_decay: float = setting(0.5, "weight decay of AdamW", minimum=0)
+    device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
+    seed: int = setting(641, "seed of weights and order of rows (the rows themselves never change)", minimum=0)
+    resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
+
+
+def main(settings: Settings) -> None:
+    if settings.d_model % settings.num_heads:
+        raise UserError(
+            f"--d-model {settings.d_model} cannot be split among --num-heads {settings.num_heads}: choose a multiple."
+        )
+    chosen = device.start(settings.device)
+    rows = load_or_generate(settings.data_dir)
+    config = as_plain(settings)
+    torch.manual_seed(settings.seed)
+    model = build(config).to(chosen)
+    task = Task(KIND, **{name: encode(pairs) for name, pairs in rows.items()}, score=score)
+    recipe = Recipe(
+        settings.epochs,
+        settings.batch_size,
+        settings.lr,
+        weight_decay=settings.weight_decay,
+        epoch_rows=settings.epoch_rows,
+    )
+    log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
+    print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right, none of them a training sum")
+    print(f"everything is in {settings.output_dir}; next: python beyond/any_length/analyze.py")
+
+
+if __name__ == "__main__":
+    run(lambda: main(parse(Settings, __doc__)))

@@ -1,0 +1,192 @@
+"""Mistakes that may be behind published results, each made on purpose in an otherwise sound run.
+
+They live here and nowhere else. contradictions.py sets what they give beside what was published.
+"""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lab.hooks import HeadHooks, zero
+from lab.training import Recipe, Task, evaluate, train
+from problem1 import checkpoint as addition
+from problem1.attention import MultiHeadAttention
+from problem1.dataset import Sums, sampling_weights, score, swap_columns
+from problem2 import checkpoint as sorting
+from problem2.dataset import Rows, load_test_set
+from problem2.model import EncoderLayer
+from problem2.train import Settings, make_recipe, make_task
+
+SMALL = 0.01  # a head that costs less accuracy than this was called prunable
+LENGTHS = ("32", "64", "128", "256")
+
+
+# --- what the course's test rows alone decide --------------------------------------------------------------------
+
+
+def predicted(sums: Sums, data_dir: Path) -> dict:
+    """Problem 1: the most that can be right if the first digit is not predicted but stands there as the start token.
+    Problem 2: what a model scores that gives every row the same answer, which is the share of one class."""
+    first = sums.targets[:, 0]
+    shares = {length: _mean(load_test_set(data_dir, "extrapolation", int(length)).labels) for length in LENGTHS}
+    return {
+        "addition": {"start_token_0": _mean(first == 0), "start_token_1": _mean(first == 1)},
+        "sorting": {"always_sorted": shares, "always_unsorted": {n: 1 - share for n, share in shares.items()}},
+    }
+
+
+def _mean(hits: Tensor) -> float:
+    return hits.double().mean().item()
+
+
+# --- problem 1: the first digit is given away --------------------------------------------------------------------
+
+
+def score_given_first(ignored: int | None):
+    """The published mistake: the decoder reads the answer's digits 1, 2, 3 and predicts 2, 3, 4, so that digit 1 is
+    never predicted. With `ignored` = 0 the loss also takes every zero for padding."""
+
+    def score(model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        sources, targets = batch
+        logits, wanted = model(sources, targets[:, :-1]), targets[:, 1:]
+        counts = torch.ones_like(wanted, dtype=torch.bool) if ignored is None else wanted != ignored
+        losses = F.cross_entropy(logits.transpose(1, 2), wanted, reduction="none") * counts
+        right = ((logits.argmax(-1) == wanted) | ~counts).all(1)
+        return losses.sum(1) / counts.sum(1).clamp(min=1), right
+
+    return score
+
+
+@torch.no_grad()
+def greedy(model: nn.Module, test: Sums, start: int) -> float:
+    """Exact match of greedy decoding that begins with the digit `start`, which becomes the answer's first."""
+    written = model.eval().generate(test.sources, test.num_digits, start)
+    answer = torch.cat([torch.full_like(written[:, :1], start), written], 1)
+    return _mean((answer == test.targets).all(1))
+
+
+@torch.no_grad()
+def greedy_without_encoder_heads(model: nn.Module, test: Sums, start: int) -> list[float]:
+    """The same score with each encoder head zeroed, the lowest first. Teacher-forced, which is equal: right rows read
+    right prefixes only."""
+    scores = []
+    for head in model.head_names():
+        if head.startswith("encoder."):
+            hooks = HeadHooks({head: zero}, record=False)
+            logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
+            scores.append(_mean((logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start)))
+    return sorted(scores)
+
+
+def train_given_first(config: dict, ignored: int | None, rows: dict[str, Sums], folder: Path) -> dict:
+    """Train with the mistake and score as its authors did, teacher-forced and greedy. `config`: see train.py."""
+    torch.manual_seed(config["seed"])
+    parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
+    weights = sampling_weights(rows["train"], config["hard_weight"])
+    task = Task(addition.KIND, **parts, score=score_given_first(ignored), augment=swap_columns, weights=weights)
+    recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
+    model = addition.build(config)
+    log = train(model, task, recipe, config, folder, config["seed"])
+    return {
+        "teacher_forced": log["test_acc"],
+        "greedy_from_0": greedy(model, rows["test"], 0),
+        "greedy_from_1": greedy(model, rows["test"], 1),
+        "greedy_from_1_without_worst_encoder_heads": greedy_without_encoder_heads(model, rows["test"], 1)[:3],
+    }
+
+
+# --- problem 1: heads ablated along the wrong axis ---------------------------------------------------------------
+
+
+@torch.no_grad()
+def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
+    """Every head 'removed' in the right way and in a wrong one: the largest drop of exact match, and how many cost less
+    than SMALL.
+
+    columns     the head's d_head columns of the output projection (the right way: equal to zeroing its output)
+    one_number  one entry of the output, as when index h is used on the last axis of [B, T, d_model]
+    """
+    rows = (test.sources, test.targets)
+    baseline = evaluate(model, rows, score)[1]
+    drops = {"columns": [], "one_number": []}
+    for module in (module for module in model.modules() if isinstance(module, MultiHeadAttention)):
+        output, kept = module.output, copy.deepcopy(module.output.state_dict())
+        size = len(output.weight) // module.num_heads
+        for head in range(module.num_heads):
+            output.weight[:, head * size : (head + 1) * size] = 0
+            drops["columns"].append(baseline - evaluate(model, rows, score)[1])
+            output.load_state_dict(kept)
+            output.weight[head], output.bias[head] = 0, 0
+            drops["one_number"].append(baseline - evaluate(model, rows, score)[1])
+            output.load_state_dict(kept)
+    return {
+        "largest_drop": {axis: max(by_head) for axis, by_head in drops.items()},
+        "prunable": {axis: sum(drop < SMALL for drop in by_head) for axis, by_head in drops.items()},
+        "heads": len(drops["columns"]),
+    }
+
+
+# --- problem 2: never learns --------------------------------------------------------------------------------------
+# Each changes one thing in the sound recipe.
+
+
+class PostNormLayer(EncoderLayer):
+    """The same layer, normalised after each sublayer instead of before it."""
+
+    def forward(self, x, mask=None, bias=None, rotate=None):
+        x = self.attention_norm(x + self.dropout(self.attention(x, x, x, mask, bias, rotate)[0]))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+def post_norm(model: nn.Module, recipe: Recipe) -> Recipe:
+    """Normalise after each sublayer."""
+    for layer in model.layers:
+        layer.__class__ = PostNormLayer
+    model.norm = nn.Identity()  # the last layer has normalised already
+    return recipe
+
+
+def no_warm_up(model: nn.Module, recipe: Recipe) -> Recipe:
+    """Begin with the highest learning rate."""
+    return replace(recipe, warmup_steps=0)
+
+
+def low_learning_rate(model: nn.Module, recipe: Recipe) -> Recipe:
+    """An eighth of ours, and the one that most people use."""
+    return replace(recipe, lr=1e-3)
+
+
+def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
+    """Embeddings as large as in the sound run, but close values no longer start close together."""
+    nn.init.normal_(model.embedding.weight, std=model.embedding.weight.std().item())
+    return recipe
+
+
+def large_values(model: nn.Module, recipe: Recipe) -> Recipe:
+    """Entries as large as nn.Embedding makes them, and still multiplied by √d_model as in the original paper: values
+    are then √(2·d_model) times as large as a sinusoidal code. Their order stays."""
+    model.embedding.weight.data /= model.embedding.weight.std()
+    return recipe
+
+
+MISTAKES_IN_SORTING = {
+    "values_drown_positions": large_values,
+    "values_unordered": unordered_values,
+    "low_learning_rate": low_learning_rate,
+    "post_norm": post_norm,
+    "no_warm_up": no_warm_up,
+}
+
+
+def train_sorting(config: dict, mistake: str, rows: dict[str, Rows], folder: Path) -> dict:
+    """A run of problem 2 with one of these mistakes; `config` is that of the sound run."""
+    torch.manual_seed(config["seed"])
+    model = sorting.build(config)
+    settings = Settings(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
+    recipe = MISTAKES_IN_SORTING[mistake](model, make_recipe(settings))
+    log = train(model, make_task(rows, config["batch_size"]), recipe, config, folder, config["seed"])
+    return {"test_acc": log["test_acc"]}

@@ -1,0 +1,99 @@
+"""The whole comparison: every scheme, both protocols, three seeds; trained, measured, summed up.
+
+    python beyond/schemes/study.py                                            # all of it: half an hour on two cores
+    python beyond/schemes/study.py --encoding window rope                     # a part; other runs are kept as they are
+    python beyond/schemes/study.py --only-sum-up                              # the summary of the runs there are
+
+A study that was stopped goes on where it was: a run that was trained and measured with the same settings and the
+same data is kept, one that was stopped is resumed, any other is made again. Each run has its folder in results/,
+with what was measured in measured.json: results/PROTOCOL/SEED/VARIANT. Writes results/study.json, and figures.
+"""
+
+import hashlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from beyond import jobs
+from beyond.schemes.runs import PROTOCOLS, VARIANTS, collect, config_of_run, data_sets, train_and_measure
+from beyond.schemes.summary import as_table, draw_curves, sum_up
+from lab import device
+from lab.files import UserError, versions, write_json
+from lab.settings import parse, run, setting
+from problem2.analysis.evaluation import KINDS
+from problem2.dataset import DEFAULT, Rows
+
+HERE = Path(__file__).resolve().parent
+LENGTHS = {"course": (32, 64, 128, 256), "strict": (32, 64, 128, 256, 512, 1024)}
+EPOCHS = {("strict", "window"): 256}  # a proof asks for more than tests do; all others train as long as train.py says
+
+
+@dataclass(frozen=True)
+class Settings:
+    encoding: tuple[str, ...] = setting((), "schemes (left out: all)", choices=VARIANTS, metavar="NAME")
+    protocols: tuple[str, ...] = setting(("course", "strict"), "protocols", choices=(*PROTOCOLS,))
+    seeds: tuple[int, ...] = setting((641, 642, 643), "seeds of training", minimum=0)
+    data_dir: Path = setting(DEFAULT, "folder of the data", metavar="DIR")
+    output_dir: Path = setting(HERE / "results", "folder of the results", metavar="DIR")
+    lengths: tuple[int, ...] = setting((), "lengths to test at (left out: to 256, strict to 1024)", minimum=2)
+    epochs: int | None = setting(None, "passes over the training rows (left out: as train.py)", minimum=1)
+    workers: int = setting(0, "runs at a time (0: one for each core)", minimum=0, maximum=64)
+    only_sum_up: bool = setting(False, "train and measure nothing, sum up what there is")
+
+
+def make_jobs(settings: Settings) -> list[jobs.Job]:
+    """One for each protocol, seed and variant; makes the data and the test sets that are missing."""
+    work = []
+    for protocol in settings.protocols:
+        lengths = settings.lengths or LENGTHS[protocol]
+        sets = data_sets(settings.data_dir, lengths)
+        data = digest(*(rows for part in sets for rows in part.values()))
+        for seed in settings.seeds:
+            for variant in settings.encoding or VARIANTS:
+                epochs = settings.epochs or EPOCHS.get((protocol, variant))
+                config = config_of_run(variant, protocol, seed, epochs)
+                decides = {"encoding": variant, "config": config, "lengths": [*lengths], "data": data}
+                folder = settings.output_dir / protocol / str(seed) / variant
+                paths = {"data_dir": settings.data_dir, "folder": folder}
+                name = f"{protocol} {seed} {variant}"
+                work.append(jobs.Job(name, train_and_measure, decides, folder / "measured.json", paths))
+    return work
+
+
+def digest(*parts: Rows) -> str:
+    """16 hex digits that tell these rows from any others."""
+    sha = hashlib.sha256()
+    for rows in parts:
+        sha.update(f"{tuple(rows.sequences.shape)}".encode() + rows.sequences.numpy().tobytes())
+    return sha.hexdigest()[:16]
+
+
+def write_summary(output_dir: Path) -> None:
+    runs = collect(output_dir)
+    if not runs:
+        raise UserError(f"{output_dir} has no finished run: run study.py without --only-sum-up.")
+    summary = sum_up(runs)
+    trained = tuple(runs[0]["trained_lengths"])
+    proofs = [run["settings"]["config"] | run["proof"] for run in runs if run["proof"]]
+    numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
+    write_json(output_dir / "study.json", numbers)
+    draw_curves(summary, output_dir, trained)
+    for protocol, schemes in summary.items():
+        for kind, words in KINDS.items():
+            print(f"\n{protocol} protocol, {words}: mean accuracy by length (* collapsed with every seed)")
+            print(as_table(schemes, kind))
+    print(f"\n{len(runs)} runs summed up in {output_dir}")
+
+
+def main(settings: Settings) -> None:
+    device.start("cpu")
+    if not settings.only_sum_up:
+        collect(settings.output_dir, forget=True)
+        jobs.run(make_jobs(settings), settings.workers)
+    write_summary(settings.output_dir)
+
+
+if __name__ == "__main__":
+    run(lambda: main(parse(Settings, __doc__)))

@@ -1,0 +1,74 @@
+"""Tokens at other positions, and the means over seeds."""
+
+import pytest
+import torch
+
+from beyond.schemes import mechanism, strict
+from beyond.schemes.summary import as_table, sum_up
+from lab.files import UserError
+from problem2.analysis import evaluation
+from tests.problem2.test_model import make
+
+
+def moved(model, condition):
+    """The model with its tokens where a condition of mechanism.py wants them."""
+    return mechanism.moved(model, mechanism.CONDITIONS[condition][1])
+
+
+def test_relative_schemes_do_not_notice_a_shift_and_absolute_ones_do():
+    rows = strict.sample_rows(8, 16, 16, torch.Generator().manual_seed(0)).sequences
+    for name in ("rope", "alibi", "t5", "window", "none", "sinusoidal", "learned", "onehot"):
+        model = make(name, d_model=64)
+        before = model(rows)
+        with moved(model, "shifted"):
+            same = torch.allclose(model(rows), before, atol=2e-3)
+        assert same == (name not in ("sinusoidal", "learned", "onehot")), name
+        assert torch.equal(model(rows), before), name  # an experiment leaves the model as it was
+
+
+def test_where_the_tokens_are_put():
+    model = make("learned")
+
+    def positions(condition, length):
+        with moved(model, condition):
+            return model.scheme.positions(torch.tensor([length]), length)
+
+    inside = positions("position interpolation", 256)
+    assert inside[0] == 0 and abs(inside[-1] - 15) < 1e-4 and (inside.diff() > 0).all()
+    assert positions("stretched", 16).tolist() == [*range(0, 256, 16)]
+    assert positions("clamped", 20).tolist() == [*range(16), 15, 15, 15, 15]
+
+
+def test_causes_follow_the_longest_sequence_of_training_and_use_what_is_known(tmp_path):
+    model, sets = make("rope"), mechanism.test_sets(tmp_path, 4)
+    assert [*sets] == [f"{kind}/{length}" for kind in ("extrapolation", "adjacent") for length in (4, 64)]
+    report = mechanism.measure(model, sets, 4, {})
+    assert [*report["adjacent"]] == [*mechanism.CONDITIONS]
+    assert mechanism.measure(model, sets, 4, evaluation.predict(model, sets)) == report
+    inverted = {"adjacent/64": -evaluation.margins(model, sets["adjacent/64"].sequences), "adjacent/4": torch.ones(3)}
+    changed = mechanism.measure(model, sets, 4, inverted)
+    assert [c for kind in report for c in report[kind] if report[kind][c] != changed[kind][c]] == ["as it is"]
+
+
+def a_run(seed, accuracy, collapsed=False, **settings):
+    numbers = dict.fromkeys(("accuracy", "balanced_accuracy"), accuracy) | {"rows": 10, "interval_95": [0.1, 0.9]}
+    numbers |= {name: {"accuracy": accuracy} for name in ("sorted", "unsorted")} | {"collapsed": collapsed}
+    causes = {kind: dict.fromkeys(mechanism.CONDITIONS, numbers) for kind in ("extrapolation", "adjacent")}
+    return {
+        "settings": {"encoding": "rope", "config": {"protocol": "course", "seed": seed, "epochs": 2} | settings},
+        "sets": {"test": numbers},
+        "mechanism": causes,
+        "training": {"val_acc": accuracy, "seed": seed, "data": str(seed)},
+        "proof": None,
+    }
+
+
+def test_seeds_are_summed_up():
+    runs = [a_run(3, 0.5, True), a_run(1, 1.0), a_run(2, 0.9)]
+    summary = sum_up(runs)["course"]
+    cell = summary["rope"]["sets"]["test"]
+    assert summary["rope"]["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
+    assert (cell["min"], cell["max"]) == (0.5, 1.0) and abs(cell["sd"] - 0.2645751) < 1e-6
+    assert as_table(summary, "adjacent").splitlines()[1].split() == ["rope", "3", "80.0%"]
+    with pytest.raises(UserError, match="rope, course protocol: seeds 1 and 4 have different settings"):
+        sum_up([*runs, a_run(4, 1.0, epochs=3)])

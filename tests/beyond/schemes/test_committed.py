@@ -1,0 +1,30 @@
+"""The committed numbers of the study are those of its runs and of the committed model."""
+
+import json
+
+from beyond.schemes import window_proof as proof
+from beyond.schemes.runs import collect, load_model
+from beyond.schemes.summary import sum_up
+from problem2.positional_encoding import SCHEMES
+from tests.conftest import ROOT
+
+RESULTS = ROOT / "beyond/schemes/results"
+
+
+def read(name: str) -> dict:
+    return json.loads((RESULTS / name).read_text())
+
+
+def test_the_study_is_the_mean_of_its_runs():
+    study = read("study.json")
+    assert study["summary"] == json.loads(json.dumps(sum_up(collect(RESULTS))))
+    course = study["summary"]["course"]
+    assert set(SCHEMES) <= set(course) and all(len(scheme["seeds"]) == 3 for scheme in course.values())
+
+
+def test_the_window_model_is_proven_again():
+    measured = read("strict/641/window/measured.json")["proof"]
+    found = proof.prove(load_model(RESULTS / "strict/641/window/best_model.pth"))
+    counts = [name for name in found if not name.endswith("margin") and name != "rounding"]
+    assert {name: found[name] for name in counts} == {name: measured[name] for name in counts}
+    assert found["rounding"]["float64"]["holds"]

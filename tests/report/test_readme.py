@@ -1,0 +1,28 @@
+"""README shows what the committed results hold."""
+
+import pytest
+
+from report import readme as key_numbers
+from report.readme import README, cell
+from tests.conftest import run
+
+
+def test_the_readme_shows_the_numbers_of_the_committed_results(tmp_path, monkeypatch):
+    """A README in which a number is gone is the committed one after it was written again."""
+    text = README.read_text(encoding="utf-8")
+    monkeypatch.setattr(key_numbers, "README", tmp_path / "README.md")
+    key_numbers.README.write_text(text.replace("**0 errors", ""), encoding="utf-8")
+    key_numbers.main()
+    assert key_numbers.README.read_text(encoding="utf-8") == text
+
+
+def test_cells_never_round_up_to_100_and_mark_constant_answers():
+    assert cell({"accuracy": 1.0, "collapsed": False}) == "100%"
+    assert cell({"accuracy": 0.999999, "collapsed": False}) == "99.99%"
+    assert cell({"accuracy": 0.546, "collapsed": True}) == "54.6% †"
+
+
+@pytest.mark.parametrize(("flag", "code", "words"), [("--help", 0, "usage"), ("--x", 2, "--x")])
+def test_a_script_without_flags_explains_itself_and_refuses_any(flag, code, words):
+    done = run("report/readme.py", flag)
+    assert done.returncode == code and words in done.stdout + done.stderr and "Traceback" not in done.stderr
