@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from grading.folder import attempt
 from grading.layouts import ACCURACY, IN_PERCENT, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
-from grading.submission import SAME, Issue, Outcome, Submission, impossible, percent
+from grading.report import Issue
+from grading.submission import SAME, Outcome, Submission, impossible, percent
 from lab.files import shown
 
 BASELINE = vocabulary("baseline original unablated intact full base")
@@ -129,7 +130,7 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
     test = submission.log(item["log"], needed=False).test_acc
     ablation = read_ablation(submission.json(item["file"]), test)
     named = [] if ablation.baseline is None else [("the baseline:", ablation.baseline)]
-    named += [(f"{shown(f'without {head}', 60)}:", accuracy) for head, accuracy in ablation.without.items()]
+    named += [(f"without {head[:50]}:", accuracy) for head, accuracy in ablation.without.items()]
     heads = sum(0 <= accuracy <= 1 for accuracy in ablation.without.values())
     share = min(1.0, heads / item["at_least"])
     message = f"{heads} heads"
@@ -176,9 +177,11 @@ def _unsupported(item: dict, ablation: Ablation, test: float | None) -> Iterator
             yield Issue("redundancy-unsupported", f"{evidence}{largest * rows:.0f} of {rows:,} rows", 0.5)
 
 
+MAX_CONCLUSION = 100_000  # letters of a text in which a claim is searched
 CLAIM = re.compile(
-    r"(\d+(\.\d+)?\s?%[^.\n]{0,40}(prun|redundan)\w*|(prun|redundan)\w*[^.\n]{0,40}?\d+(\.\d+)?\s?%"
-    r"|all (the )?heads [^.\n]{0,20}redundan\w*)",
+    r"\d{1,3}(\.\d{1,4})?\s?%[^.\n]{0,40}(prun|redundan)\w{0,12}"
+    r"|(prun|redundan)\w{0,12}[^.\n]{0,40}?\d{1,3}(\.\d{1,4})?\s?%"
+    r"|all (the )?heads [^.\n]{0,20}redundan\w{0,12}",
     re.IGNORECASE,
 )
 
@@ -191,6 +194,6 @@ def _conclusion(item: dict, submission: Submission) -> str | None:
                 path = " ".join(map(str, keys))
                 if re.search("prun|redundan", path, re.IGNORECASE) and number(leaf):
                     return shown(f"{path}: {leaf}", 80)
-        elif claim := CLAIM.search(attempt(submission.text, name, default="")):
+        elif claim := CLAIM.search(attempt(submission.text, name, default=""), 0, MAX_CONCLUSION):
             return shown(claim[0].strip(), 80)
     return None

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MAX_LEAVES = 200_000
+MAX_DEPTH, MAX_KEY, MAX_WORDS = 10, 200, 20  # more keys, letters or words than these say nothing about a number
 Keys = tuple[str | int, ...]  # what leads to a leaf: keys of dictionaries, positions in lists
 SERIES = ("train_loss", "train_acc", "val_loss", "val_acc")
 ACCURACIES = ("train_acc", "val_acc", "test_acc")
@@ -67,7 +67,8 @@ class Log:
 @functools.lru_cache(100_000)
 def words(text: str | int) -> tuple[str, ...]:
     """The words of a name in lower case, and its numbers: "valAccuracy_2" -> "val", "accuracy", "2"."""
-    return tuple(word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", str(text)[:200]))
+    found = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", str(text)[:MAX_KEY])
+    return tuple(word.lower() for word in found[:MAX_WORDS])
 
 
 def number(value) -> float | None:
@@ -88,16 +89,16 @@ def number(value) -> float | None:
 
 
 def leaves(value) -> Iterator[tuple[Keys, object]]:
-    """Every leaf with what leads to it, in the file's order."""
-    waiting, seen = [((), value)], 0
-    while waiting and seen < MAX_LEAVES:
+    """Every leaf with what leads to it, in the file's order; what is nested too deeply is left out."""
+    waiting = [((), value)]
+    while waiting:
         keys, item = waiting.pop()
-        seen += 1
-        if isinstance(item, dict | list):
-            entries = list(item.items() if isinstance(item, dict) else enumerate(item))
-            waiting += [((*keys, key), inner) for key, inner in reversed(entries)]
-        else:
+        if not isinstance(item, dict | list):
             yield keys, item
+        elif len(keys) < MAX_DEPTH:
+            entries = [*(item.items() if isinstance(item, dict) else enumerate(item))]
+            short = [(key[:MAX_KEY] if isinstance(key, str) else key, inner) for key, inner in entries]
+            waiting += [((*keys, key), inner) for key, inner in reversed(short)]
 
 
 def finite(value) -> float | None:
@@ -112,7 +113,7 @@ def divisor(accuracies: list[float]) -> float:
 
 def keyed(value, depth: int = 0):
     """Lists of records as dictionaries by the name of each record: {"layer": 0, "head": 1} -> "layer 0 head 1"."""
-    if depth > 12 or not isinstance(value, dict | list):
+    if depth > MAX_DEPTH or not isinstance(value, dict | list):
         return value
     if isinstance(value, dict):
         return {key: keyed(item, depth + 1) for key, item in value.items()}

@@ -1,6 +1,5 @@
 """One problem's results in a submission: where they stand, its files, and what a check can say of them."""
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,9 +7,9 @@ from posixpath import basename, join
 
 from grading.folder import Folder, Unreadable, attempt
 from grading.layouts import Log, read_log
+from grading.report import Issue
 from lab.files import UserError, shown
 
-HINTS = json.loads(Path(__file__).with_name("hints.json").read_text(encoding="utf-8"))
 # A file may also stand in folders of these names, which say nothing about what it is.
 NEUTRAL = {
     *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
@@ -21,27 +20,17 @@ SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the
 
 
 @dataclass
-class Issue:
-    """A known issue. It is named only if the numbers prove it; its hint claims no more than they do."""
-
-    name: str
-    evidence: str
-    cost: float = 0.0  # the share of the item's points that it takes
-    hint: str = ""  # as in hints.json where nothing else is said
-    file: str = ""  # the item's own where nothing else is said
-    item: str = ""
-
-
-@dataclass
 class Outcome:
     """What a check says of one item of expected.json."""
 
     share: float  # of the item's points, before its known issues
     message: str
+    advice: str = ""  # what all points need
     remarks: list[str] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     value: float | None = None  # the accuracy that was measured
     figure: str | None = None  # the path of a sound figure
+    learned: bool = True  # False: an accuracy that earns no points
 
 
 @dataclass
@@ -123,8 +112,10 @@ def locate(files: Folder, expected: dict) -> str | None:
 
 def impossible(accuracies: list[tuple[str, float]]) -> list[Issue]:
     """The first accuracy, after what is said of it, that is no share; known to rounding."""
-    bad = [f"{said} {value:g}" for said, value in accuracies if not -1e-6 <= value <= 1 + 1e-6]
-    return [Issue("impossible-number", bad[0], 1.0)] if bad else []
+    for said, value in accuracies:
+        if not -1e-6 <= value <= 1 + 1e-6:
+            return [Issue("impossible-number", f"{shown(said, 60)} {value:g}", 1.0)]
+    return []
 
 
 def percent(value: float) -> str:
@@ -132,12 +123,15 @@ def percent(value: float) -> str:
 
 
 def judged(item: dict, accuracies: list[float]) -> tuple[float, str]:
-    """The share of the points that they earn, and what all points need if it is less: inside `between`, or `steps`."""
+    """The share of the points that they earn, inside `between` or by `steps`; and, if it is less, what all need."""
     if "between" in item:
         low, high = item["between"]
         shares, wanted = [float(low <= value <= high) for value in accuracies], f"{low:.0%} to {high:.0%} expected"
     else:
         shares = [max((share for least, share in item["steps"] if value >= least), default=0) for value in accuracies]
-        wanted = f"all points from {max(item['steps'])[0]:.1%}"
+        wanted = f"All points from {max(item['steps'])[0]:.0%}"
     share = sum(shares) / len(shares)
-    return share, "" if share == 1 else f"; {wanted}: {item['reason']}"
+    if share == 1:
+        return share, ""
+    hint = f" {item['hint']}" if share == 0 and "hint" in item else ""
+    return share, f"{wanted}: {item['reason']}.{hint}"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from grading.folder import attempt
 from grading.layouts import SERIES, Log, number, read_modes, words
-from grading.submission import ROUNDED, SAME, Issue, Outcome, Submission, impossible, judged, percent
+from grading.report import Issue
+from grading.submission import ROUNDED, SAME, Outcome, Submission, impossible, judged, percent
 from grading.weights import MAX_CHECKPOINT, Weights, read_weights
 from lab.files import shown
 
@@ -67,7 +68,8 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         return Outcome(0.0, "no test accuracy in the log", issues=issues)
     if not 0 <= accuracy <= 1:
         return Outcome(0.0, f"{what} is {accuracy:g}, which is not a share", issues=issues)
-    (share, wanted), message = judged(item, [accuracy]), f"{what} {accuracy:.2%}"
+    share, advice = judged(item, [accuracy])
+    message = f"{what} {accuracy:.2%}"
     counted = exhaustive_errors(item, submission)
     if counted is not None:
         proof = item["proof"]
@@ -76,7 +78,8 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         if log.test_acc is not None and wrong > counted + 0.5:
             evidence = f"{wrong:.0f} of the test rows are wrong by the log, but {counted:,} of all {proof['all']:,}"
             issues.append(Issue("proof-contradicted", evidence, 0.5, file=proof["file"]))
-    return Outcome(worth * share, message + wanted, issues=issues, value=accuracy)
+    learned = share > 0 or "between" in item
+    return Outcome(worth * share, message, advice, issues=issues, value=accuracy, learned=learned)
 
 
 def exhaustive_errors(item: dict, submission: Submission) -> int | None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from grading.ablations import read_ablation
+from grading.grade import grade
 from grading.layouts import read_table
-from grading.report import grade
-from grading.submission import HINTS
+from grading.report import HINTS
 from tests.grading.submissions import (
     ABLATION,
     EXPECTED,
