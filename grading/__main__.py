@@ -12,7 +12,7 @@ import os
 import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036  (that is what it tells)
-    print("error: this needs Python 3.10 or newer: type `make`, then `. .venv/bin/activate`.", file=sys.stderr)
+    print("error: this needs Python 3.10 or newer: type `make .venv/ready && . .venv/bin/activate`.", file=sys.stderr)
     sys.exit(2)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[0] = ROOT  # in place of the current folder, from which a submission's own torch.py could be imported
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     missing = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise UserError(
-            f"this Python has no {', '.join(missing)}: type `. .venv/bin/activate` (after `make`), or "
+            f"this Python has no {', '.join(missing)}: type `make .venv/ready && . .venv/bin/activate` in {ROOT}, or "
             f"`{sys.executable} -m pip install {' '.join(missing)}`."
         )
     problems = [one for one in expected if settings.problem in (None, one["problem"])]
@@ -93,12 +93,14 @@ def grade_all(settings: argparse.Namespace, folder: Path, problems: list[dict], 
 
     folders, reports = submissions(folder), {}
     with contextlib.ExitStack() as stack:
-        files = [] if settings.json == "-" else [sys.stdout]
+        files = []
         if settings.csv:
             try:
                 files.append(stack.enter_context(open(settings.csv, "w", encoding="utf-8", newline="")))
             except OSError:
                 raise unwritable(settings.csv) from None
+        if settings.json != "-":
+            files.append(sys.stdout)
         table = Table(problems, *files)
         for name, path in folders.items():
             reports[name] = grade_one_of_a_class(path, problems, required)

@@ -1,10 +1,12 @@
 """Grade a submission in a process of its own: whatever its files hold, it takes no more time and memory than this."""
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -27,7 +29,7 @@ def grade_apart(
     A UserError of `grade` is raised here.
     """
     receiver, sender = CONTEXT.Pipe(duplex=False)
-    child = CONTEXT.Process(target=_work, args=(sender, memory, root, problems, required, pictures))
+    child = CONTEXT.Process(target=_work, args=(sender, seconds, memory, root, problems, required, pictures))
     child.start()
     sender.close()
     try:
@@ -49,10 +51,10 @@ def _unread(root: Path, reason: str) -> Report:
     return Report(shown(root), error=f"could not be read, because {reason}: please look at it yourself")
 
 
-def _work(sender, memory: int, root: Path, *how) -> None:
+def _work(sender, seconds: float, memory: int, root: Path, *how) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     torch.set_num_threads(1)
-    _limit_memory(memory)
+    _limit(seconds, memory)
     sender.send("started")
     try:
         answer = grade(root, *how)
@@ -65,8 +67,9 @@ def _work(sender, memory: int, root: Path, *how) -> None:
     sender.send(answer)
 
 
-def _limit_memory(memory: int) -> None:
-    """On Linux: no more than `memory` in all; further requests end in a MemoryError."""
+def _limit(seconds: float, memory: int) -> None:
+    """On Linux: no more than `memory` in all, further requests end in a MemoryError; and no more processor time than
+    `seconds`, should the parent be gone."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         import resource
@@ -75,3 +78,4 @@ def _limit_memory(memory: int) -> None:
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         with contextlib.suppress(ValueError):  # the system allows less than that already
             resource.setrlimit(resource.RLIMIT_AS, (reserved - used + memory, hard))
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds) + 1,) * 2)

@@ -23,7 +23,7 @@ MAX_ALL_PIXELS = 300_000_000  # of all figures of a submission together
 MAX_VALUES = 100_000  # of one JSON file: whoever reads them looks at the words on the way to each
 MAX_COMMENTED = MEGABYTE  # a larger JSON file is read only if it is strict
 MIN_SIDE = 100  # pixels: a smaller picture cannot be read as a figure
-MAX_ENTRIES, MAX_DEPTH = 50_000, 9
+MAX_ENTRIES, MAX_IN_ONE, MAX_DEPTH = 50_000, 2000, 9  # files and folders; files in one folder; folders in folders
 SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "env", "__MACOSX"}
 
 
@@ -57,6 +57,9 @@ class Folder:
         entries = 0
         for place, subfolders, names in os.walk(self.root):
             folder = "" if place == str(self.root) else os.path.relpath(place, self.root).replace(os.sep, "/")
+            if len(names) > MAX_IN_ONE:
+                self.complete = False
+                names = sorted(names)[:MAX_IN_ONE]
             entries += len(subfolders) + len(names)
             if entries > MAX_ENTRIES:
                 self.complete = False

@@ -10,11 +10,12 @@ from grading.layouts import Log, read_log
 from grading.report import Issue
 from lab.files import UserError, shown
 
-# A file may also stand in folders of these names, which say nothing about what it is.
+# Folders of these names say nothing about what is in them.
 NEUTRAL = {
     *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
     *("analysis", "data", "json", "output", "outputs", "results"),
 }
+EXACT = 0.0003  # less than a row of 2,000
 ROUNDED = 0.0006  # shares are often written with three decimals
 SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the same
 
@@ -41,25 +42,36 @@ class Submission:
     moved: dict[str, str] = field(default_factory=dict)  # files that stand elsewhere: name -> where
 
     def find(self, name: str) -> str:
-        """The path of "a/b.json": exactly there, or written in other case, or the only file of that name if no other
-        is expected and the folders that lead to it do not say that it belongs to another experiment."""
+        """The path of "a/b.json": exactly there, or the only file that can be meant by it."""
         path = join(self.place, name)
         if path in self.files.files:
             return path
-        below = self.files.under(self.place)
-        found = [other for other in below if other.lower() == path.lower()]
-        namesakes = {item["file"] for item in self.expected["items"] if basename(item["file"]) == basename(name)}
-        if not found and len(namesakes) == 1:
-            *known, last = name.lower().split("/")
-            for other in below:
-                *folders, own = other.removeprefix(join(self.place, "")).lower().split("/")
-                if own == last and {*folders} <= {*known} | NEUTRAL:
-                    found.append(other)
+        found = self._elsewhere(name)
         if len(found) != 1:
             there = os.path.lexists(self.files.root / path)
             raise Unreadable("is not an ordinary file inside the folder" if there else "is missing")
         self.moved[name] = found[0]
         return found[0]
+
+    def _elsewhere(self, name: str) -> list[str]:
+        """Files that can be meant by "a/b.json": written in other case; or else, if no other item has a file of this
+        name, one of this name (or of one in "also") in another folder.
+
+        A name without a folder ("best_model.pth") is that of many files: it counts in NEUTRAL folders only.
+        """
+        path, below = join(self.place, name), self.files.under(self.place)
+        found = [other for other in below if other.lower() == path.lower()]
+        namesakes = {item["file"]: item for item in self.expected["items"] if basename(item["file"]) == basename(name)}
+        if found or [*namesakes] != [name]:
+            return found
+        for own in [basename(name), *namesakes[name].get("also", [])]:
+            for other in below:
+                *folders, last = other.removeprefix(join(self.place, "")).lower().split("/")
+                if last == own.lower() and ("/" in name or {*folders} <= NEUTRAL):
+                    found.append(other)
+            if found:
+                break
+        return found
 
     def json(self, name: str):
         return self.files.json(self.find(name))
@@ -73,11 +85,11 @@ class Submission:
         return read_log(content, self.expected.get("parts", []))
 
     def known_values(self, accuracy: float | None, what: str, cost: float) -> list[Issue]:
-        """An accuracy that a known mistake leaves at most, or just below it."""
+        """An accuracy that is, to the row, what a known mistake leaves at most."""
         return [
             Issue(known["name"], f"{what} is {accuracy:.4f}; {known['evidence']}", cost, known["hint"])
             for known in self.expected.get("known_values", [])
-            if accuracy is not None and -0.003 <= accuracy - known["value"] <= ROUNDED
+            if accuracy is not None and abs(accuracy - known["value"]) < EXACT
         ]
 
 

@@ -26,6 +26,7 @@ DTYPES = {type(numpy.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1
 PLAIN_TYPES = [SCALAR, numpy.dtype, *DTYPES, argparse.Namespace, pathlib.PosixPath, pathlib.PurePosixPath]
 
 
+TOO_LARGE = "needs more memory than one submission may take"
 TOO_MANY = "holds more entries than any model of this size"
 
 
@@ -45,8 +46,10 @@ def read_weights(content: bytes) -> Weights:
     except Unreadable:
         raise
     except MemoryError:
-        raise Unreadable("needs more memory than one submission may take") from None
+        raise Unreadable(TOO_LARGE) from None
     except Exception as error:  # a damaged file can fail in any way
+        if "can't allocate memory" in str(error):  # PyTorch's own
+            raise Unreadable(TOO_LARGE) from None
         raise Unreadable(f"is damaged or not a PyTorch checkpoint ({type(error).__name__})") from None
 
 

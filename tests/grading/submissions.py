@@ -101,3 +101,9 @@ def valid(folder: Path) -> Path:
 
 def accuracies(folder: Path) -> dict[str, float]:
     return {head: entry["zero"]["accuracy"] for head, entry in load(folder, ABLATION)["heads"].items()}
+
+
+def slow(folder: Path) -> None:
+    """As many values, and keys on the way to each, as the grader reads: several seconds of work."""
+    for path in folder.rglob("*.json"):
+        path.write_text("[" * 9 + "1," * 90_000 + "1" + "]" * 9)

@@ -21,7 +21,7 @@ from tests.grading.submissions import (
     valid,
     write,
 )
-from tests.grading.with_issues import CASES, flat_loss
+from tests.grading.with_issues import CASES, HONEST, flat_loss
 from tests.grading.with_layouts import ABLATIONS, OTHERS, TABLES
 
 
@@ -75,6 +75,12 @@ def test_each_known_issue_is_named_and_nothing_else(name, tmp_path):
     for issue in report.issues:
         assert issue.evidence and issue.hint and issue.file
         assert issue.name in report.table() and issue.evidence in str(report.plain())
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_what_only_looks_like_an_issue_is_none(name, tmp_path):
+    HONEST[name](valid(tmp_path))
+    assert graded(tmp_path).issues == []
 
 
 def test_every_hint_belongs_to_an_issue_that_is_tested():

@@ -18,33 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading import folder as files
-from grading.child import grade_apart
 from grading.grade import grade
 from grading.pages import feedback
-from grading.report import BEYOND
-from tests.grading.submissions import ABLATION, EXPECTED, HEADS, LOG, PROBLEM1, PROBLEM2, TABLE, valid
+from tests.grading.submissions import ABLATION, HEADS, LOG, PROBLEM1, PROBLEM2, TABLE, valid
+from tests.grading.verdicts import problem_with, survives
 
 JSON_FILES = [LOG, ABLATION, f"{PROBLEM1}/head_analysis/head_specialization.json", TABLE]
 JSON_FILES += [f"{PROBLEM2}/learned/training_log.json", f"{PROBLEM1}/verification.json"]
-
-
-def survives(submission: Path, how=grade_apart):
-    """A verdict without a mistake of the grader itself, which can be printed and is strict JSON."""
-    report = how(submission, EXPECTED, required=True)
-    assert not report.error, report.error
-    text = report.table()
-    text.encode()
-    assert BEYOND not in " ".join(text.split()), text
-    assert not any(ord(c) < 32 and c != "\n" for c in text)
-    json.dumps([report.plain(), report.gradescope()], allow_nan=False).encode("ascii")
-    assert all(0 <= item.score <= item.maximum for item in report.items)
-    return report
-
-
-def problem_with(report, item: str) -> str:
-    (found,) = [one for one in report.items if one.id == f"problem1/{item}"]
-    assert found.score == 0, found
-    return found.message
 
 
 # --- malformed files ------------------------------------------------------------------------------------------------
