@@ -17,7 +17,7 @@ import torch
 from grading.folder import MEGABYTE, Unreadable
 from lab.files import shown
 
-MAX_CHECKPOINT = 256 * MEGABYTE
+MAX_CHECKPOINT = 200 * MEGABYTE
 MAX_PICKLE = 4 * MEGABYTE  # the names and shapes: PyTorch reads them step by step, in Python
 MAX_ENTRIES, MAX_TENSORS, MAX_PLAIN, MAX_NAME = 100_000, 5000, 1000, 200
 # Types that only hold data and that people save beside their weights: numpy's scalars, arguments, paths.
