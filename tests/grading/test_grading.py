@@ -7,7 +7,7 @@ import pytest
 
 from grading.ablations import read_ablation
 from grading.grade import grade
-from grading.layouts import read_table
+from grading.layouts import read_log, read_table
 from grading.report import HINTS
 from tests.grading.submissions import (
     ABLATION,
@@ -63,6 +63,11 @@ def test_every_layout_of_a_table_is_read_as_the_same_numbers(name, tmp_path):
     table, _ = read_table(load(tmp_path, TABLE), {name: [] for name in meant}, lengths)
     assert {name: {str(n): row[n] for n in lengths} for name, row in table.items()} == meant
     all_points(tmp_path)
+
+
+def test_low_percentages_are_not_taken_for_high_shares():
+    numbers = read_log({"train_acc": [2.0, 3.1], "val_acc": [0.7, 1.3], "test_acc": 0.9}).numbers
+    assert numbers["val_acc"] == pytest.approx([0.007, 0.013]) and numbers["test_acc"] == pytest.approx([0.009])
 
 
 @pytest.mark.parametrize("name", CASES)
