@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import lab.installed
+
 from lab.files import UserError, read_json, write_block
 from lab.hooks import short_name
 from lab.settings import run
