@@ -27,6 +27,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lab.installed
+
 from lab import device
 from lab.files import UserError, only_one, write_timing
 from lab.settings import parse, run, setting

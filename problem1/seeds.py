@@ -14,6 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lab.installed
+
 from lab import jobs
 from lab.files import versions, write_json
 from lab.settings import parse, run, setting

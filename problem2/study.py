@@ -15,6 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lab.installed
+
 from lab import device, jobs
 from lab.files import UserError, versions, write_json
 from lab.settings import parse, run, setting

@@ -19,6 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lab.installed
+
 from lab import device, jobs
 from lab.files import UserError, only_one
 from lab.settings import parse, run

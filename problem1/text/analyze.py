@@ -16,6 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import lab.installed
+
 from lab import device
 from lab.files import versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting

@@ -12,6 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import lab.installed
+
 from lab import device, jobs
 from lab.figures import COLOURS, WIDTH, plt, save
 from lab.files import versions, write_json
