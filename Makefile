@@ -44,9 +44,13 @@ train = $(call timed,$(PY) $(1) $(if $(wildcard $@),,--resume))
 
 # --- set-up -------------------------------------------------------------------------------------------------
 
+# A .venv of another Python, or without pip, is made anew. What pip does is shown: it takes minutes.
 $(VENV)/ready: requirements.txt requirements-dev.txt
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet -r requirements-dev.txt
+	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info[:2] <= (3, 14) or sys.exit("error: $(PYTHON) is Python " \
+	+ ".".join(map(str, sys.version_info[:2])) + ", and 3.10 to 3.14 is needed: make PYTHON=python3.12, for example.")'
+	@version='import sys; print(sys.version_info[:2])'; \
+	[ "$$($(PY) -c "import pip; $$version" 2>&1)" = "$$($(PYTHON) -c "$$version")" ] || $(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install -r requirements-dev.txt
 	@touch $@
 
 # --- the homework -------------------------------------------------------------------------------------------

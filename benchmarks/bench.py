@@ -15,6 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lab.installed
+
 from benchmarks import measure
 from lab import device
 from lab.files import versions, write_block, write_json

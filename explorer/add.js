@@ -3,10 +3,8 @@
 (() => {
   const facts = FACTS.addition, model = Engine.load(MODELS.addition), { digits, T, S, vocabulary, headNames } = model;
   const root = document.getElementById("add"), worker = background(["addition"]);
-  const lowest = 10 ** (digits - 1), highest = 10 ** digits - 1, ROWS = facts.rows;
-  const names = Array.from({ length: T }, (_, k) => ["ones", "tens", "hundreds", "thousands"][T - 1 - k] || `10^${T - 1 - k}`);
+  const { lowest, highest, names, isOperand, isUnfinished } = operands(digits), ROWS = facts.rows;
   const means = Object.fromEntries(headNames.map((head) => [head, Engine.numbers(facts.means[head].f32)]));
-  const isOperand = (text) => /^\d+$/.test(text) && +text >= lowest && +text <= highest;
   const isOff = (text) => text.split(",").every((part) => /:[zm]$/.test(part) && headNames.includes(part.slice(0, -2)));
   const isToken = (text) => /^[st]\d+$/.test(text) && +text.slice(1) < (text[0] === "s" ? S : T);
 
@@ -46,6 +44,12 @@
   const sourceText = () => [...run.sources].map((token) => (token === Engine.PLUS ? "+" : String(token)));
   const readText = () => ["start", ...run.answers.slice(0, T - 1)].map(String); // what the decoder reads
 
+  // With their places, as two digits may be the same:
+  const answerLabels = () => [...run.answers].map((digit, k) => `${digit} (answer, ${names[k]})`);
+
+  const placeInSource = (k) => (k < digits ? `first, ${names[k + 1]}` : `second, ${names[k - digits]}`);
+  const sourceLabels = () => sourceText().map((text, k) => (text === "+" ? text : `${text} (${placeInSource(k)})`));
+
   function drawAnswer() {
     const right = run.answers.every((digit, k) => digit === run.targets[k]);
     const cards = [...run.answers].map((digit, k) => {
@@ -58,7 +62,7 @@
     put(answer, cards);
     const text = `${state.a} + ${state.b} = ${[...run.answers].join("")}, ${right ? "right" : `wrong: ${[...run.targets].join("")}`}`;
     put(verdict, h("b", { class: right ? "good" : "bad" }, right ? "Right. " : "Wrong. "),
-      state.off.size ? `${state.off.size} of ${headNames.length} heads switched off.` : "All heads on.");
+      state.off.size ? `${state.off.size} of ${count(headNames.length, "head")} switched off.` : "All heads on.");
     announce(text, "answer");
   }
 
@@ -66,6 +70,8 @@
 
   const queries = (head) => (head.startsWith("encoder") ? sourceText() : [...run.answers].map(String));
   const keys = (head) => (head.startsWith("decoder") && head.includes(".self") ? readText() : sourceText());
+  const queryLabels = (head) => (head.startsWith("encoder") ? sourceLabels() : answerLabels());
+  const keyLabels = (head) => (head.startsWith("decoder") && head.includes(".self") ? ["start", ...answerLabels().slice(0, T - 1)] : sourceLabels());
 
   /** Where a token stands among a head's queries and keys; null where it does not. An answer digit is read as a key one
       position after it is written. */
@@ -81,7 +87,7 @@
     const rows = queries(head), columns = keys(head), pattern = run.patterns[head], size = 15, left = 17, top = 15;
     const width = columns.length * size, height = rows.length * size, token = state.hover || state.held;
     const { query, key } = token ? place(head, token) : {};
-    const kind = head.startsWith("encoder") ? "s" : "t";
+    const kind = head.startsWith("encoder") ? "s" : "t", queryNames = queryLabels(head), keyNames = keyLabels(head);
     return s("svg", { viewBox: `0 0 ${left + 7 * size + 1} ${top + height + 1}`, role: "img", "data-head": head,
       "aria-label": `attention pattern of ${short(head)}` },
       columns.map((text, j) => s("text", { class: j === key ? "strong" : null, x: left + (j + 0.5) * size, y: 11, "text-anchor": "middle" }, text === "start" ? "›" : text)),
@@ -90,7 +96,7 @@
         columns.map((_, j) => pattern[i * columns.length + j] > 0.005 &&
           s("rect", { class: "cell", x: left + j * size, y: top + i * size, width: size, height: size, "fill-opacity": pattern[i * columns.length + j].toFixed(3) })),
         s("rect", { fill: "transparent", x: left, y: top + i * size, width, height: size, "data-token": kind + i },
-          s("title", {}, columns.map((key, j) => `${text} attends to ${key}: ${percent(pattern[i * columns.length + j])}`).join("\n")))]),
+          s("title", {}, columns.map((_, j) => `${queryNames[i]} attends to ${keyNames[j]}: ${percent(pattern[i * columns.length + j])}`).join("\n")))]),
       s("rect", { class: "frame", x: left, y: top, width, height }),
       query !== null && query !== undefined && s("rect", { class: "pick", x: left, y: top + query * size, width, height: size }),
       key !== null && key !== undefined && s("rect", { class: "pick", x: left + key * size, y: top, width: size, height }));
@@ -144,10 +150,10 @@
   }
 
   function looksTable(id) {
-    const text = id[0] === "s" ? sourceText()[+id.slice(1)] : String(run.answers[+id.slice(1)]);
+    const text = (id[0] === "s" ? sourceLabels() : answerLabels())[+id.slice(1)];
     const top = (entries) => entries.sort((x, y) => y[1] - x[1]).slice(0, 2).map(([name, share]) => `${name} ${percent(share, 0)}`).join(", ");
     const rows = headNames.flatMap((head) => {
-      const { query, key } = place(head, id), Q = queries(head), K = keys(head), pattern = run.patterns[head];
+      const { query, key } = place(head, id), Q = queryLabels(head), K = keyLabels(head), pattern = run.patterns[head];
       const to = query === null ? "–" : top(K.map((name, j) => [name, pattern[query * K.length + j]]));
       const from = key === null ? "–" : top(Q.map((name, i) => [name, pattern[i * K.length + key]]));
       return query === null && key === null ? [] : [[short(head), to, from]];
@@ -215,11 +221,12 @@
   const { order, exact_match } = facts.pruning;
 
   function drawCurve() {
-    const off = [...state.off].filter(([, kind]) => kind === "zero").length;
-    const greedy = off === state.off.size && order.slice(0, off).every((head) => state.off.has(head));
-    slider.value = greedy ? off : 0;
-    steps.textContent = greedy && off ? `${off} heads off, the last ${short(order[off - 1])}` : "no heads off in this order";
-    put(curve, curvePicture(greedy ? off : null));
+    const on = order.findIndex((head) => state.off.get(head) !== "zero"), off = on < 0 ? order.length : on; // in this order
+    const others = state.off.size - off;
+    slider.value = off;
+    steps.textContent = (off ? `${count(off, "head")} off, the last ${short(order[off - 1])}` : "no head off in this order") +
+      (others ? `, and ${count(others, "other")} off` : "");
+    put(curve, curvePicture(others ? null : off));
   }
 
   const curvePicture = (removed) =>
@@ -229,8 +236,8 @@
 
   let playing = null;
 
-  function prune(count) {
-    setOff(new Map(order.slice(0, count).map((head) => [head, "zero"])));
+  function prune(removed) {
+    setOff(new Map(order.slice(0, removed).map((head) => [head, "zero"])));
   }
 
   function play() {
@@ -238,10 +245,10 @@
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const last = exact_match.findLastIndex((share) => share >= 0.5) + 1;
     if (calm) return prune(last);
-    let count = 0;
+    let removed = 0;
     playing = setInterval(() => {
-      prune(count);
-      if (count++ >= last) clearInterval(playing);
+      prune(removed);
+      if (removed++ >= last) clearInterval(playing);
     }, 700);
   }
 
@@ -274,41 +281,48 @@
     later = setTimeout(drawAlone, 30); // after the answer has been shown
   }
 
-  function changeSum() {
-    const wrong = [inputA.value.trim(), inputB.value.trim()].find((text) => !isOperand(text));
-    complain(problem, wrong === undefined ? "" : wrong === "" ? `Type two numbers of ${digits} digits.` :
-      `This model adds numbers of exactly ${digits} digits, ${lowest} to ${highest}, not “${wrong.slice(0, 20)}”${/^\d+$/.test(wrong) && wrong.length > digits ? ": for longer ones there is “Any length” below" : ""}.`);
-    if (wrong !== undefined) return;
+  function sentence(wrong) {
+    if (wrong === undefined) return "";
+    if (wrong === "") return `Type two numbers of ${digits} digits.`;
+    const more = /^\d+$/.test(wrong) && wrong.length > digits ? ": for longer ones there is “Any length” below" : "";
+    return `This model adds numbers of exactly ${digits} digits, ${lowest} to ${highest}, not “${wrong.slice(0, 20)}”${more}.`;
+  }
+
+  function changeSum(event) {
+    const wrong = [inputA.value.trim(), inputB.value.trim()].filter((text) => !isOperand(text));
+    refuse(problem, [results], sentence(wrong[0]), event?.type === "input" && wrong.every(isUnfinished));
+    if (wrong.length || event?.type === "change") return; // what is right has been shown at its last input
     [state.a, state.b] = [inputA.value.trim(), inputB.value.trim()];
     State.write({ a: state.a, b: state.b });
     drawAll();
   }
 
-  const input = (label, value) => h("input", { class: "number", value, inputmode: "numeric", "aria-label": label, oninput: changeSum, autocomplete: "off" });
+  const input = (label, value) => h("input", { class: "number", value, inputmode: "numeric", "aria-label": label, oninput: changeSum, onchange: changeSum, autocomplete: "off" });
   const inputA = input("first number", state.a), inputB = input("second number", state.b);
   const problem = h("p", { class: "problem", role: "alert" }), answer = h("div", { class: "answer" }), verdict = h("p");
   const tokens = h("div", { class: "tokens", role: "group", "aria-label": "digits of the sum" }), looks = h("div");
   const accuracy = h("div", { class: "accuracy" }), curve = h("div"), steps = h("span", { class: "note" });
   const slider = h("input", { type: "range", min: 0, max: order.length, value: 0, "aria-label": "heads removed in greedy order",
     oninput: () => { clearInterval(playing); prune(+slider.value); } });
-  const preset = (a, b) => button(`${a} + ${b}`, () => { [inputA.value, inputB.value] = [a, b]; changeSum(); });
-  const group = (title, text, test) => [h("h3", {}, title), h("p", { class: "note" }, text), h("div", { class: "heads" }, headNames.filter(test).map(makeFigure))];
+  const results = h("div"), preset = (a, b) => button(`${a} + ${b}`, () => { [inputA.value, inputB.value] = [a, b]; changeSum(); });
+  const headGroup = (title, text, test) => [h("h3", {}, title), h("p", { class: "note" }, text), h("div", { class: "heads" }, headNames.filter(test).map(makeFigure))];
 
   const free = exact_match.findLastIndex((share) => share >= 0.99), { verification } = facts;
-  put(root, 
+  put(results, answer, verdict, tokens, looks,
+    headGroup("Encoder: the digits of the question look at each other", "E0.1: encoder, layer 0, head 1. Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums). Below: the smallest margin of this sum with that head off.", (head) => head.startsWith("encoder")),
+    headGroup("Decoder, cross-attention: each digit of the answer looks at the question", "D1.cross.2: decoder, layer 1, head 2. Row: the digit being written.", (head) => head.includes(".cross")),
+    headGroup("Decoder, self-attention: each digit of the answer looks at those written before", "Column ›: the start token. A digit is read one position after it is written.", (head) => head.startsWith("decoder") && head.includes(".self")),
+    exports("attention-patterns", () => s("svg", { viewBox: "0 0 1080 560" }, headNames.map((head, k) => s("g", { transform: `translate(${(k % 8) * 134}, ${Math.floor(k / 8) * 186 + 16})` },
+      s("text", { class: "strong", x: 4, y: 0 }, short(head)), s("svg", { viewBox: drawPattern(head).getAttribute("viewBox"), width: 123, height: head.startsWith("encoder") ? 121 : 76, y: 6 }, ...drawPattern(head).childNodes)))),
+      () => [["head", "query", "key", "weight"], ...headNames.flatMap((head) => queries(head).flatMap((q, i) => keys(head).map((k, j) => [head, `${i}:${q}`, `${j}:${k}`, run.patterns[head][i * keys(head).length + j]])))]));
+  put(root,
     h("h2", { id: "add-title" }, "Add"),
     h("p", { class: "finding" },
       verification.errors === 0 && verification.exhaustive ? ["The model writes ", h("b", {}, `all ${whole(verification.pairs)} sums right`)] : `The model writes ${whole(verification.errors)} of ${whole(verification.pairs)} sums wrong`,
       ". ", h("b", {}, `${free} of its ${headNames.length} heads can be removed`), ` one after another, and ${percent(exact_match[free])} of the test sums stay right. But switch off `,
       h("b", {}, short(worst)), ` alone, and only ${percent(facts.ablation[worst].zero)} are. Try it: its button is below.`),
     h("div", { class: "row" }, inputA, "+", inputB, preset(...example), preset("445", "555"), preset("120", "345"), preset("999", "999")),
-    problem, answer, verdict, tokens, looks,
-    group("Encoder: the digits of the question look at each other", "E0.1: encoder, layer 0, head 1. Rows look at columns. A button cycles its head: on, zero (output set to 0), mean (its mean over the test sums). Below: the smallest margin of this sum with that head off.", (head) => head.startsWith("encoder")),
-    group("Decoder, cross-attention: each digit of the answer looks at the question", "D1.cross.2: decoder, layer 1, head 2. Row: the digit being written.", (head) => head.includes(".cross")),
-    group("Decoder, self-attention: each digit of the answer looks at those written before", "Column ›: the start token. A digit is read one position after it is written.", (head) => head.startsWith("decoder") && head.includes(".self")),
-    exports("attention-patterns", () => s("svg", { viewBox: "0 0 1080 560" }, headNames.map((head, k) => s("g", { transform: `translate(${(k % 8) * 134}, ${Math.floor(k / 8) * 186 + 16})` },
-      s("text", { class: "strong", x: 4, y: 0 }, short(head)), s("svg", { viewBox: drawPattern(head).getAttribute("viewBox"), width: 123, height: head.startsWith("encoder") ? 121 : 76, y: 6 }, ...drawPattern(head).childNodes)))),
-      () => [["head", "query", "key", "weight"], ...headNames.flatMap((head) => queries(head).flatMap((q, i) => keys(head).map((k, j) => [head, `${i}:${q}`, `${j}:${k}`, run.patterns[head][i * keys(head).length + j]])))]),
+    problem, results,
     h("div", { class: "sides" },
       h("div", {}, h("h3", {}, `Accuracy over ${whole(ROWS.length)} test sums`), accuracy, h("div", { class: "row" }, button("All heads on", () => { clearInterval(playing); setOff(new Map()); })),
         exports("accuracy", null, () => [["class", "right", "sums"], ...["all", ...facts.class_names].map((name, k) => [name, ...byClass(lastRight)[k]])])),

@@ -20,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import lab.installed
+
 import numpy as np
 import torch
 from PIL import Image
@@ -43,7 +45,6 @@ HERE, PAGE = Path(__file__).resolve().parent, ROOT / "explorer/explorer.html"
 RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
 PROGRAM, TEXT, SCHEMES_STUDY = (ROOT / "beyond" / name / "results" for name in ("program", "any_length", "schemes"))
 PARTS = ("ui", "add", "carry", "length", "sorted", "main")  # scripts after the engine, in this order
-ROWS = 1000  # of the test rows, on which the page measures accuracy with heads off
 LENGTHS = generate_data.COURSE_LENGTHS
 IN_PAGE = [*(f"course/{scheme}" for scheme in SCHEMES), "strict/window"]  # of the strict protocol only one is committed
 FIGURES = {  # for readers whose browser runs no scripts
@@ -139,8 +140,8 @@ def facts_of_addition(model: torch.nn.Module) -> dict:
     outputs = InterventionRunner(model, rows).recorded.outputs
     return {
         "verification": {key: verification[key] for key in ("pairs", "errors", "exhaustive", "smallest_margin")},
-        "rows": torch.stack([a, b], 1)[:ROWS].tolist(),
-        "classes": carry_classes(rows)[:ROWS].tolist(),
+        "rows": torch.stack([a, b], 1).tolist(),
+        "classes": carry_classes(rows).tolist(),
         "class_names": CARRY_CLASSES,
         "means": exact({head: outputs[head].mean(0) for head in model.head_names()}),
         "ablation": {

@@ -3,10 +3,12 @@
 (() => {
   const { groups, program } = FACTS.addition, model = Engine.load(MODELS.addition), { digits, T, S, vocabulary, headNames } = model;
   const root = document.getElementById("carry"), worker = background(["addition"]);
-  const lowest = 10 ** (digits - 1), highest = 10 ** digits - 1;
-  const names = Array.from({ length: T }, (_, k) => ["ones", "tens", "hundreds", "thousands"][T - 1 - k] || `10^${T - 1 - k}`);
-  const isOperand = (text) => /^\d+$/.test(text) && +text >= lowest && +text <= highest;
-  const isPair = (text) => text.split(/[,+ ]/).length === 4 && text.split(/[,+ ]/).every(isOperand);
+  const { lowest, highest, names, isOperand, isUnfinished } = operands(digits);
+  const sameAnswer = ([a, b, c, d]) => +a + +b === +c + +d;
+  const isPair = (text) => {
+    const numbers = text.split(/[,+ ]/);
+    return numbers.length === 4 && numbers.every(isOperand) && !sameAnswer(numbers);
+  };
   const length = (head) => (head.startsWith("encoder") ? S : T);
   const isPatch = (text) => text.split(",").every((part) => {
     const [head, positions] = part.split("@");
@@ -42,23 +44,10 @@
     runs = { clean, corrupted, target };
   }
 
-  /** [N] for each column, the highest first: whether it passes a carry on */
-  function carries(a, b) {
-    const out = [];
-    let carry = 0;
-    for (let k = digits - 1; k >= 0; k--) {
-      carry = +a[k] + +b[k] + carry > 9 ? 1 : 0;
-      out.unshift(carry);
-    }
-    return out;
-  }
-
-  /** The kind of pair that this one is, as the analysis has it: one carry, born in one column, passed on by 9s. */
+  /** The kind of pair that this one is, if the analysis has pairs of it */
   function kind() {
-    const [a, b, c, d] = state.numbers, one = carries(a, b), other = carries(c, d);
-    const differ = one.map((carry, k) => (carry !== other[k] ? k : -1)).filter((k) => k >= 0);
-    const first = differ[0], joined = differ.every((k, n) => k === first + n);
-    return joined && groups.find((group) => group.target === first && group.nines === differ.length - 1);
+    const found = Tools.carryKind(state.numbers);
+    return found && groups.find((group) => group.target === found.target && group.nines === found.nines);
   }
 
   const difference = (logits) => {
@@ -80,7 +69,6 @@
 
   function drawResult() {
     const { clean, corrupted, target } = runs, [a, b, c, d] = state.numbers;
-    if (target < 0) return;
     const { logits, moved } = patchedRun(), now = written(logits), before = written(clean.logits);
     const count = [...state.patched.values()].filter((positions) => positions.size).length;
     const mark = (row) => row.map((digit, k) => (k === target ? h("span", { class: digit === before[k] ? "" : "flip" }, digit) : digit));
@@ -89,17 +77,18 @@
         ["clean", `${a} + ${b}`, before.join("")], ["corrupted", `${c} + ${d}`, mark(written(corrupted.logits))],
         [`clean, ${count} ${count === 1 ? "head" : "heads"} patched`, `${a} + ${b}`, h("b", {}, mark(now))]], { class: "runs" }),
       scale(moved));
-    const flipped = now[target] === corrupted.targets[target];
-    const text = `The ${names[target]} digit ${flipped ? `flips: ${before[target]} becomes ${now[target]}` : `stays ${now[target]}`}. ` +
+    const flipped = now[target] === corrupted.targets[target], stays = now[target] === before[target];
+    const text = `The ${names[target]} digit ${stays ? `stays ${now[target]}` : flipped ? `flips: ${before[target]} becomes ${now[target]}` :
+      `becomes ${now[target]}, neither the clean ${before[target]} nor the corrupted ${corrupted.targets[target]}`}. ` +
       `The logit difference has moved ${percent(moved, 0)} of the way.`;
-    put(outcome, h("b", { class: flipped ? "bad" : "" }, text));
+    put(outcome, h("b", { class: stays ? "" : "bad" }, text));
     if (count) announce(text, "carry");
   }
 
   const scale = (moved) =>
     s("svg", { viewBox: "0 0 540 44", class: "chart", role: "img", "aria-label": `logit difference: ${percent(moved, 0)} of the way from the clean to the corrupted run` },
-      s("line", { class: "axis", x1: 40, x2: 500, y1: 14, y2: 14 }), s("text", { x: 40, y: 36, "text-anchor": "middle" }, "clean (0)"),
-      s("text", { x: 500, y: 36, "text-anchor": "middle" }, "corrupted (1)"),
+      s("line", { class: "axis", x1: 40, x2: 500, y1: 14, y2: 14 }), s("text", { x: 0, y: 36 }, "clean (0)"),
+      s("text", { x: 540, y: 36, "text-anchor": "end" }, "corrupted (1)"),
       s("line", { class: "axis", x1: 40, x2: 40, y1: 9, y2: 19 }), s("line", { class: "axis", x1: 500, x2: 500, y1: 9, y2: 19 }),
       s("circle", { class: "mark", cx: 40 + 460 * Math.max(-0.06, Math.min(1.06, moved)), cy: 14, r: 7 }));
 
@@ -133,7 +122,7 @@
     mapAll.disabled = !group;
     mapNote.textContent = group
       ? `This pair is of the kind “carry into the ${group.name}”; the analysis measured whole heads on ${group.pairs} such pairs.`
-      : "This pair is of no kind that the analysis has: it differs in more than one carry, or in none.";
+      : "This pair is of no kind that the analysis has: there one digit of the first number differs, and with it one carry, passed on by 9s if at all.";
   }
 
   function toggle(head, position, on) {
@@ -208,21 +197,22 @@
 
   // --- a new pair ------------------------------------------------------------------------------------------------------------
 
-  function changePair(keep = false) {
-    const texts = inputs.map((input) => input.value.trim()), wrong = texts.find((text) => !isOperand(text));
-    complain(problem, wrong === undefined ? "" : `Each of the four must be a number of ${digits} digits, ${lowest} to ${highest}${wrong ? `, not “${wrong.slice(0, 20)}”` : ""}.`);
-    if (wrong !== undefined) return;
+  function changePair(event) {
+    const texts = inputs.map((input) => input.value.trim()), wrong = texts.filter((text) => !isOperand(text));
+    let sentence = "";
+    if (wrong.length) sentence = `Each of the four must be a number of ${digits} digits, ${lowest} to ${highest}${wrong[0] ? `, not “${wrong[0].slice(0, 20)}”` : ""}.`;
+    else if (sameAnswer(texts)) sentence = "These two sums have the same answer, so nothing can flip: change a digit of one of them.";
+    refuse(problem, results, sentence, event?.type === "input" && wrong.length && wrong.every(isUnfinished));
+    if (sentence || event?.type === "change") return; // what is right has been shown at its last input
     state.numbers = texts;
-    if (!keep) State.write({ pair: texts.join(",") }); // until then the address stays as it was opened
+    State.write({ pair: texts.join(",") });
+    showPair();
+  }
+
+  function showPair() {
+    const texts = state.numbers;
     compute();
     effects = {};
-    if (runs.target < 0) {
-      worker.stop();
-      complain(problem, "These two sums have the same answer, so nothing can flip: change a digit of one of them.");
-      put(result);
-      put(outcome);
-      return drawMap();
-    }
     const group = kind();
     circuit.disabled = !group;
     const size = group && group.circuit.heads.length;
@@ -245,9 +235,9 @@
       h("div", {}, h("h3", {}, "Encoder: a position in the question"), makeGrid(headNames.filter((head) => head.startsWith("encoder")), [...runs.clean.sources].map((_, k) => label(k)))));
   }
 
-  const inputs = state.numbers.map((value, k) => h("input", { class: "number", value, inputmode: "numeric", autocomplete: "off", oninput: () => changePair(),
+  const inputs = state.numbers.map((value, k) => h("input", { class: "number", value, inputmode: "numeric", autocomplete: "off", oninput: changePair, onchange: changePair,
     "aria-label": `${k < 2 ? "clean" : "corrupted"} sum, ${k % 2 ? "second" : "first"} number` }));
-  const problem = h("p", { class: "problem", role: "alert" }), result = h("div", { class: "scroll" }), outcome = h("p"), grids = h("div", { class: "sides" }), mapNote = h("p", { class: "note" });
+  const problem = h("p", { class: "problem", role: "alert" }), result = h("div", { class: "scroll" }), outcome = h("p"), grids = h("div", { class: "sides" }), mapNote = h("p", { class: "note" }), choices = h("div"), results = [result, outcome, choices, grids];
   const circuit = button("", () => kind() && patchHeads(kind().circuit.heads), { class: "main" });
   const mapPair = button("this pair", () => setMap("pair")), mapAll = button("mean over all such pairs", () => setMap("all"));
   const preset = (group) => button(group.name, () => {
@@ -269,16 +259,17 @@
   const sentence = straight.length > 0 && ["Which head brings the carry? Patched alone, the strongest are: ", shares, "."];
   const more = straight.length > 0 && `Cross-attention heads that bring a straight carry together, and how often the digit flips: ${jointly.join(", ")}; measured on pairs that did not choose them.`;
   const exported = () => [["head", "whole", ...Array.from({ length: S }, (_, k) => `position ${k}`)], ...headNames.map((head) => [head, shownEffects()(head).whole, ...shownEffects()(head).positions])];
-  put(root, 
+  put(choices,
+    h("div", { class: "row" }, circuit, button("Patch all heads", () => patchHeads(headNames)), button("Patch none", () => { clear(); changed(); })),
+    h("div", { class: "row", role: "group", "aria-label": "the map shows" }, h("span", { class: "note" }, "the map shows"), mapPair, mapAll), mapNote);
+  put(root,
     h("h2", { id: "carry-title" }, "Carry"), h("p", { class: "finding" }, sentence), h("p", { class: "note" }, more),
     h("p", { class: "note" }, "Two sums differ in a carry. Press cells of the map, drag over several, or use the arrow keys and Enter: there the clean run gets the head's output from the corrupted run. " +
       "Does the digit that the carry goes into flip? The number in a cell: how far this cell alone moves the logit difference, from 0 (clean) to 1 (corrupted)."),
     h("div", { class: "row", role: "group", "aria-label": "examples: carry into the" }, h("span", { class: "note" }, "carry into the"), groups.map(preset)),
     h("div", { class: "row" }, h("label", {}, "clean"), inputs[0], "+", inputs[1], h("label", {}, "corrupted"), inputs[2], "+", inputs[3]),
-    problem, result, outcome,
-    h("div", { class: "row" }, circuit, button("Patch all heads", () => patchHeads(headNames)), button("Patch none", () => { clear(); changed(); })),
-    h("div", { class: "row", role: "group", "aria-label": "the map shows" }, h("span", { class: "note" }, "the map shows"), mapPair, mapAll), mapNote, grids,
-    program.length > 0 && h("details", {}, h("summary", {}, "The program that was read from this model, in words"), h("ol", {}, program.map((line) => h("li", {}, line)))),
+    problem, result, outcome, choices, grids,
+    program.length > 0 && h("details", {}, h("summary", {}, "The program that was read from this model, in words"), h("ol", {}, program.map((line) => h("li", {}, line.replace(/\b(en|de)coder\.\d+\.(self|cross)\.head\d+/g, short))))),
     exports("carry-map", () => mapPicture(exported()), exported));
 
   const mapPicture = (rows) => s("svg", { viewBox: `0 0 ${150 + 44 * (S + 1)} ${24 + 18 * headNames.length}` }, rows.map(([head, ...values], row) => [
@@ -286,5 +277,5 @@
       value !== null && value !== undefined && [s("rect", { class: "cell", x: 151 + 44 * k, y: 2 + 18 * row, width: 42, height: 17, "fill-opacity": Math.max(0, Math.min(1, value)).toFixed(3) }),
         s("text", { class: "strong", x: 172 + 44 * k, y: 14 + 18 * row, "text-anchor": "middle" }, value.toFixed(2))])]));
 
-  changePair(true);
+  showPair(); // the address stays as it was opened
 })();

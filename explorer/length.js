@@ -2,9 +2,9 @@
 /* Any length: numbers of thousands of digits, and the proof that covers them all. */
 (() => {
   const facts = FACTS.text, model = Engine.load(MODELS.text), worker = background(["text"]), root = document.getElementById("length");
-  const MOST = 20000, SYMBOLS = [..."0123456789", "+", "=", "␣", "start", "end", "–"];
+  const MOST = 20000, SHORT = 2000, SYMBOLS = [..."0123456789", "+", "=", "␣", "start", "end", "–"];
   const isNumber = (text) => /^\d+$/.test(text) && text.length <= MOST;
-  const isShort = (text) => isNumber(text) && text.length <= 2000; // what an address can hold
+  const isShort = (text) => isNumber(text) && text.length <= SHORT; // what an address can hold
   const state = {
     x: State.read("x", "98765432109876543210", isShort), y: State.read("y", "1234567890123456790", isShort),
     t: +State.read("t", "3", (text) => /^\d{1,5}$/.test(text)),
@@ -23,19 +23,27 @@
     return out.replace(/^0+(?=\d)/, "");
   }
 
-  function compute() {
-    const texts = [inputX.value, inputY.value].map((text) => text.replace(/[\s,._]/g, ""));
+  function sentence(wrong) {
+    if (wrong === undefined) return "";
+    if (wrong === "") return "Type two whole numbers.";
+    if (/^\d+$/.test(wrong)) return `That has ${whole(wrong.length)} digits; this page shows up to ${whole(MOST)}.`;
+    return `“${wrong.slice(0, 30)}” is not a whole number: only the digits 0 to 9.`;
+  }
+
+  function compute(event) {
+    const texts = [inputX.value, inputY.value].map((text) => text.replace(/\s/g, "")); // long numbers may have line breaks
     const wrong = texts.find((text) => !isNumber(text));
-    complain(problem, wrong === undefined ? "" : wrong === "" ? "Type two whole numbers." : /^\d+$/.test(wrong)
-      ? `That has ${whole(wrong.length)} digits; this page shows up to ${whole(MOST)}.` : `“${wrong.slice(0, 30)}” is not a whole number: only the digits 0 to 9.`);
-    if (wrong !== undefined) return;
+    refuse(problem, [verdict, columns, oneDigit], sentence(wrong), wrong === "" && event?.type === "input");
+    if (wrong !== undefined || event?.type === "change") return; // what is right has been shown at its last input
     [state.x, state.y] = texts.map((text) => text.replace(/^0+(?=\d)/, ""));
     State.write({ x: isShort(state.x) ? state.x : null, y: isShort(state.y) ? state.y : null });
+    if (isShort(state.x) && isShort(state.y)) State.tooLong.delete("length");
+    else State.tooLong.set("length", `numbers of more than ${whole(SHORT)} digits`);
     const started = performance.now();
     steps = model.add(state.x, state.y);
     const ended = steps.at(-1).symbol === Engine.TEXT.END, answer = steps.filter(({ symbol }) => symbol < 10).map(({ symbol }) => symbol).reverse().join("");
     const right = ended && answer === rightSum(state.x, state.y), thinnest = Math.min(...steps.map(({ margin }) => margin));
-    const text = `${right ? "Right" : "Wrong"}: ${whole(answer.length)} digits in ${whole(steps.length)} steps, smallest margin ${signed(thinnest, 2)}.`;
+    const text = `${right ? "Right" : "Wrong"}: ${count(answer.length, "digit")} in ${count(steps.length, "step")}, smallest margin ${signed(thinnest, 2)}.`;
     put(verdict, h("b", { class: right ? "good" : "bad" }, text), ` (${Math.max(1, Math.round(performance.now() - started))} ms)`);
     announce(text, "sum");
     state.t = Math.min(state.t, steps.length - 1);
@@ -121,13 +129,13 @@
     const X = (x) => 34 + (480 * (x - first)) / (last - first), height = (n) => (110 * Math.log10(n + 1)) / top;
     return s("svg", { viewBox: "0 0 540 170", class: "chart", role: "img", "aria-label": "how many local contexts have which logit margin" },
       found.map(([edge, n]) => s("rect", { class: edge < 0 ? "bar two" : "bar", x: X(edge) + 0.5, y: 126 - height(n), width: X(edge + 1) - X(edge) - 1, height: height(n) }, s("title", {}, `${edge} to ${edge + 1}: ${whole(n)}`))),
-      found.filter((_, k) => k % 2 === 0).map(([edge]) => s("text", { x: X(edge), y: 142, "text-anchor": "middle" }, edge)), s("line", { class: "axis", x1: X(0), x2: X(0), y1: 12, y2: 130 }),
+      [...new Set([0, ...found.filter((_, k) => k % 2 === 0).map(([edge]) => edge)])].map((edge) => s("text", { x: X(edge), y: 142, "text-anchor": "middle" }, edge)), s("line", { class: "axis", x1: X(0), x2: X(0), y1: 12, y2: 130 }),
       s("text", { x: 270, y: 162, "text-anchor": "middle" }, "logit margin of the right symbol (height: logarithm of the count)"));
   }
 
-  const area = (label, value) => h("textarea", { rows: 2, "aria-label": label, oninput: compute, spellcheck: "false" }, value);
+  const area = (label, value) => h("textarea", { rows: 2, "aria-label": label, oninput: compute, onchange: compute, spellcheck: "false" }, value);
   const inputX = area("first number, of any length", state.x), inputY = area("second number, of any length", state.y);
-  const problem = h("p", { class: "problem", role: "alert" }), verdict = h("p"), proof = h("div", { class: "scroll" }), contextTable = h("div");
+  const problem = h("p", { class: "problem", role: "alert" }), verdict = h("p"), proof = h("div", { class: "scroll" }), contextTable = h("div"), oneDigit = h("div");
   const columns = h("div", { class: "columns", tabindex: 0, role: "group", "aria-label": "the sum, position by position: arrow keys move",
     onclick: (event) => event.target.dataset.t && show(+event.target.dataset.t),
     onkeydown: (event) => {
@@ -150,7 +158,10 @@
     compute();
   }
 
-  put(root, 
+  put(oneDigit,
+    h("h3", {}, "What one digit was written from"), h("div", { class: "row" }, h("label", {}, "position "), position, button("‹ higher", () => show(state.t + 1, true)), button("lower ›", () => show(state.t - 1, true))), contextTable,
+    exports("steps", null, () => [["position", "a", "b", "a below", "b below", "last", "before last", "writes", "margin"], ...steps.map(({ context, symbol, margin }, t) => [t, ...context.map((c) => SYMBOLS[c]), SYMBOLS[symbol], margin])]));
+  put(root,
     h("h2", { id: "length-title" }, "Any length"),
     h("p", { class: "finding" }, "A second model writes a digit from six symbols: two digits of each number and the last two symbols it wrote. There are only ",
       h("b", {}, `${whole(facts.local_contexts)} such local contexts`), facts.proven ? ", and it is right in every one, by a logit margin of at least " : `, and it is wrong in ${whole(facts.failures)} of them; smallest logit margin `,
@@ -160,8 +171,7 @@
     inputX, inputY, h("div", { class: "row" }, [20, 200, 2000].map((n) => button(`${whole(n)} random digits`, () => draw(n, false))), button("a carry through 1,000 digits", () => draw(1000, true))),
     problem, verdict, columns,
     h("div", { class: "sides" },
-      h("div", {}, h("h3", {}, "What one digit was written from"), h("div", { class: "row" }, h("label", {}, "position "), position, button("‹ higher", () => show(state.t + 1, true)), button("lower ›", () => show(state.t - 1, true))), contextTable,
-        exports("steps", null, () => [["position", "a", "b", "a below", "b below", "last", "before last", "writes", "margin"], ...steps.map(({ context, symbol, margin }, t) => [t, ...context.map((c) => SYMBOLS[c]), SYMBOLS[symbol], margin])])),
+      oneDigit,
       h("div", { class: "proof" }, h("h3", {}, "Every length at once"), h("p", { class: "note" }, "This runs the model on every local context that a sum can have, each with the right symbol beside it. As each step sees nothing else, being right in all of them means being right at every length, by induction over the positions."),
         h("div", { class: "row" }, proveButton), bar, proof)));
   compute();

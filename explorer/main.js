@@ -3,9 +3,9 @@
 (() => {
   const sorting = FACTS.sorting;
 
-  function jump(name) {
+  function jump(name, behavior = "auto") {
     const section = document.getElementById(name);
-    section.scrollIntoView();
+    section.scrollIntoView({ behavior });
     section.focus({ preventScroll: true });
   }
 
@@ -17,6 +17,11 @@
     });
   }
 
+  // A link opens at the panel that was used last.
+  for (const section of document.querySelectorAll("main section")) {
+    for (const kind of ["focusin", "click"]) section.addEventListener(kind, () => State.write({ at: section.id }));
+  }
+
   document.getElementById("save").append(
     button("Save this page as it is", () => {
       const state = State.values.toString().replaceAll("&", "&amp;").replaceAll('"', "&quot;");
@@ -25,18 +30,19 @@
     }),
     button("Copy a link to this state", async (event) => {
       const { target } = event, copy = navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject();
-      await copy.then(() => (target.textContent = "Link copied"), () => (target.textContent = "Refused: copy the page's address"));
+      const without = [...State.tooLong.values()].map((what) => `, without ${what}`).join("");
+      await copy.then(() => (target.textContent = `Link copied${without}`), () => (target.textContent = "Refused: copy the page's address"));
       announce(target.textContent, "link");
     }));
 
-  const at = State.read("at", null, (name) => ["add", "carry", "length", "sorted"].includes(name));
+  const at = State.read("at", null, (name) => PANELS.includes(name));
   const known = ["at", "a", "b", "off", "hold", "pair", "patch", "map", "x", "y", "t", "values", "protocol", "disorder", "scheme"];
   for (const key of [...State.values.keys()]) if (!known.includes(key)) State.problems.push(`“${key.slice(0, 40)}”`);
   if (State.problems.length) {
     complain(document.getElementById("address"),
       `The address holds ${State.problems.join(", ")}, which this page cannot show: it shows its own example there.`);
   }
-  if (at) jump(at);
+  if (at) jump(at, "instant");
   addEventListener("hashchange", () => location.reload()); // a link to another state was followed
 
   const names = Object.keys(sorting.rounded), sets = Object.keys(sorting.sets);

@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import lab.installed
+
 from lab.figures import in_few_colours
 from lab.files import UserError, write_bytes
 from lab.settings import run

@@ -2,7 +2,7 @@
 /* Sorted?: one sequence, every position scheme; and accuracy against length, committed and measured here. */
 (() => {
   const facts = FACTS.sorting, root = document.getElementById("sorted"), TRAINED = Object.keys(facts.rounded);
-  const worker = background(TRAINED), measuring = background(TRAINED), COUNT = 20, LONGEST = 1024;
+  const worker = background(TRAINED), measuring = background(TRAINED), COUNT = 20, LONGEST = 1024, SHORT = 300; // SHORT: what an address can hold
   const PROTOCOLS = { course: "as in the course", strict: "strict: maximum instead of mean, harder rows" };
   const DISORDERS = { swaps: "any two positions swapped, several times", neighbours: "one swap of two neighbours" };
   const SETS = { swaps: "extrapolation", neighbours: "adjacent" };
@@ -13,29 +13,49 @@
   let seed = 1;
   const state = {
     values: parse(State.read("values", inOrder(32, seed).join(","), fits)).map(Number),
-    protocol: State.read("protocol", "course", (text) => text in PROTOCOLS),
-    disorder: State.read("disorder", "swaps", (text) => text in DISORDERS),
-    scheme: State.read("scheme", "course/alibi", (text) => text in facts.committed),
+    protocol: State.read("protocol", "course", (text) => Object.hasOwn(PROTOCOLS, text)),
+    disorder: State.read("disorder", "swaps", (text) => Object.hasOwn(DISORDERS, text)),
+    scheme: State.read("scheme", "course/alibi", (text) => Object.hasOwn(facts.committed, text)),
   };
 
   // --- one sequence ------------------------------------------------------------------------------------------------------
 
   let found = {};
+  let other = null; // the same values, sorted if these are not, else put out of order; null: all are equal
   const shown = () => TRAINED.filter((name) => name.startsWith(state.protocol));
   const label = (name) => name.split("/")[1].replaceAll("_", " ");
 
   function classify() {
     found = {};
     drawPicture();
-    State.write({ values: state.values.length <= 300 ? state.values.join(",") : null });
-    worker.start({ task: "classify", names: shown(), tokens: state.values }, (result) => {
+    State.write({ values: state.values.length <= SHORT ? state.values.join(",") : null });
+    if (state.values.length <= SHORT) State.tooLong.delete("sorted");
+    else State.tooLong.set("sorted", `sequences of more than ${SHORT} values`);
+    other = counterpart(state.values);
+    worker.start({ task: "classify", names: shown(), tokens: state.values, other }, (result) => {
       found[result.name] = result;
       drawVerdicts();
     }, () => announce(`${state.values.length} values, ${Tools.isSorted(state.values) ? "sorted" : "not sorted"}; right: ${shown().filter(isRight).map(label).join(", ") || "no scheme"}`, "sequence"));
     drawVerdicts();
   }
 
-  const isRight = (name) => found[name] && (found[name].logits[1] > found[name].logits[0]) === Tools.isSorted(state.values);
+  function counterpart(values) {
+    const sorted = values.slice().sort((a, b) => a - b);
+    const made = Tools.isSorted(values) ? Tools.disordered(Tools.random(values.length), sorted, "swaps") : sorted;
+    return made.every((value, k) => value === values[k]) ? null : made;
+  }
+
+  const says = (logits) => (logits[1] > logits[0] ? "sorted" : "not sorted");
+  const truthOf = (values) => (Tools.isSorted(values) ? "sorted" : "not sorted");
+
+  /** A model that says the same of these values in order and out of order is not right about either. */
+  function verdict(name) {
+    const { logits, other: otherLogits } = found[name], right = says(logits) === truthOf(state.values);
+    if (other && says(logits) === says(otherLogits)) return ["bad", "✗ same answer to both"];
+    return right ? ["good", "✓ right"] : ["bad", "✗ wrong"];
+  }
+
+  const isRight = (name) => found[name] && verdict(name)[0] === "good";
 
   /** The vote of each position: above the line for "sorted" */
   function sparkline(votes) {
@@ -49,24 +69,24 @@
   function drawVerdicts() {
     const rows = shown().map((name) => {
       const result = found[name], choose = button(label(name), () => chooseScheme(name), { "aria-pressed": String(state.scheme === name) });
-      if (!result) return [choose, "…", "", "", "", ""];
-      const margin = result.logits[1] - result.logits[0], right = isRight(name);
+      if (!result) return [choose, "…", "", "", "", "", ""];
+      const margin = result.logits[1] - result.logits[0], [kind, words] = verdict(name);
       const best = Object.entries(result.neighbours).flatMap(([head, shares]) => [[head, "before", shares[0]], [head, "after", shares[2]]]).reduce((x, y) => (y[2] > x[2] ? y : x));
-      return [choose, margin > 0 ? "sorted" : "not sorted", h("span", { class: right ? "good" : "bad" }, right ? "✓ right" : "✗ wrong"), signed(margin, 2), sparkline(result.votes),
+      return [choose, says(result.logits), other ? says(result.other) : "–", h("span", { class: kind }, words), signed(margin, 2), sparkline(result.votes),
         `${percent(best[2], 0)} to the one ${best[1]} (${short(best[0])})`];
     });
     const focused = verdicts.contains(document.activeElement) && document.activeElement.textContent;
-    put(verdicts, table([["position scheme", "says", "", "logit margin", "votes by position: up for sorted", "most attention to a neighbour"], ...rows], { class: "verdicts" }));
+    put(verdicts, table([["position scheme", "says", `of the same values ${Tools.isSorted(state.values) ? "out of order" : "sorted"}`, "", "logit margin", "votes by position: up for sorted", "most attention to a neighbour"], ...rows], { class: "verdicts" }));
     if (focused) [...verdicts.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
   }
 
   function drawPicture() {
     const { values } = state, n = values.length, X = (i) => 8 + (624 * (i + 0.5)) / n, Y = (v) => 96 - 0.88 * v, size = Math.max(1, Math.min(4, 220 / n));
-    const down = values.map((value, i) => i > 0 && values[i - 1] > value), count = down.filter(Boolean).length;
-    put(picture, s("svg", { viewBox: "0 0 640 100", class: "chart", role: "img", "aria-label": `${n} values, ${count} steps down` },
+    const down = values.map((value, i) => i > 0 && values[i - 1] > value), steps = down.filter(Boolean).length;
+    put(picture, s("svg", { viewBox: "0 0 640 100", class: "chart", role: "img", "aria-label": `${n} values, ${count(steps, "step")} down` },
       down.map((step, i) => step && s("line", { class: "line two", x1: X(i - 1), x2: X(i), y1: Y(values[i - 1]), y2: Y(values[i]) })),
-      values.map((value, i) => s("circle", { class: down[i] ? "two" : "one", cx: X(i), cy: Y(value), r: size }))));
-    put(truth, h("b", {}, `${n} values, ${count ? "not sorted" : "sorted"}`), count ? `: ${count} ${count === 1 ? "step" : "steps"} down` : ": no step down");
+      values.map((value, i) => s("circle", { class: down[i] ? "two" : "one", cx: X(i), cy: Y(value), r: down[i] ? Math.max(3, size) : size }))));
+    put(truth, h("b", {}, `${n} values, ${steps ? "not sorted" : "sorted"}`), steps ? `: ${count(steps, "step")} down` : ": no step down");
   }
 
   function change(values) {
@@ -74,15 +94,21 @@
     input.value = values.join(" ");
     size.value = values.length;
     sizeText.textContent = values.length;
-    complain(problem, "");
+    refuse(problem, results, "");
     classify();
   }
 
-  function typed() {
-    const values = parse(input.value), odd = values.find((value) => !/^\d{1,2}$/.test(value));
-    complain(problem, odd !== undefined ? `“${odd.slice(0, 20)}” is not a whole number from 0 to 99.` : values.length < 2 ? "Type at least two numbers from 0 to 99." :
-      values.length > LONGEST ? `That are ${whole(values.length)} numbers; this page takes up to ${whole(LONGEST)}.` : "");
-    if (problem.textContent) return;
+  function sentence(values) {
+    const odd = values.find((value) => !/^\d{1,2}$/.test(value));
+    if (odd !== undefined) return `“${odd.slice(0, 20)}” is not a whole number from 0 to 99.`;
+    if (values.length < 2) return "Type at least two numbers from 0 to 99.";
+    return values.length > LONGEST ? `These are ${whole(values.length)} numbers; this page takes up to ${whole(LONGEST)}.` : "";
+  }
+
+  function typed(event) {
+    const values = parse(input.value), wrong = sentence(values);
+    refuse(problem, results, wrong, event.type === "input" && values.length < 2 && /^[\s\d]*$/.test(input.value));
+    if (wrong || event.type === "change") return; // what is right has been shown at its last input
     state.values = values.map(Number);
     size.value = values.length;
     sizeText.textContent = values.length;
@@ -100,7 +126,7 @@
 
   function swapNeighbours() {
     const { values } = state, steps = values.map((_, i) => i).filter((i) => i + 1 < values.length && values[i] !== values[i + 1]);
-    if (!steps.length) return complain(problem, "All values are equal, so swapping neighbours changes nothing.");
+    if (!steps.length) return refuse(problem, [], "All values are equal, so swapping neighbours changes nothing.");
     const i = steps[Math.floor(Tools.random(++seed)() * steps.length)], swapped = values.slice();
     [swapped[i], swapped[i + 1]] = [swapped[i + 1], swapped[i]];
     change(swapped);
@@ -186,8 +212,8 @@
   }
 
   const picture = h("div"), truth = h("p"), verdicts = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "what each scheme says" }), curve = h("div");
-  const lengthTable = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "accuracy by length" }), problem = h("p", { class: "problem", role: "alert" }), protocolNote = h("p", { class: "note" });
-  const input = h("textarea", { rows: 2, "aria-label": "the sequence: numbers from 0 to 99", oninput: typed, spellcheck: "false" }, state.values.join(" "));
+  const lengthTable = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "accuracy by length" }), problem = h("p", { class: "problem", role: "alert" }), results = [picture, truth, verdicts], protocolNote = h("p", { class: "note" });
+  const input = h("textarea", { rows: 2, "aria-label": "the sequence: numbers from 0 to 99", oninput: typed, onchange: typed, spellcheck: "false" }, state.values.join(" "));
   const sizeText = h("b", {}, state.values.length), bar = h("progress", { value: 0, max: 1, hidden: true, "aria-label": "progress of the measurement" });
   const size = h("input", { type: "range", min: 4, max: LONGEST, value: state.values.length, "aria-label": "length of a fresh sorted sequence", oninput: () => (sizeText.textContent = size.value), onchange: () => change(inOrder(+size.value, ++seed)) });
   const choices = (options, set) => Object.fromEntries(Object.entries(options).map(([key, text]) => [key, button(text, () => set(key))]));
@@ -202,7 +228,7 @@
     input, h("div", { class: "row" }, button("Sort", () => change(state.values.slice().sort((a, b) => a - b))), button("Shuffle", shuffle), button("Swap two neighbours", swapNeighbours),
       button("Fresh", () => change(inOrder(state.values.length, ++seed))), h("label", {}, "length ", size, " ", sizeText)),
     problem, picture, truth, h("div", { class: "row", role: "group", "aria-label": "how the models were trained" }, h("span", { class: "note" }, "trained"), Object.values(protocolButtons)), protocolNote, verdicts,
-    exports("verdicts", null, () => [["scheme", "says", "logit margin"], ...shown().filter((name) => found[name]).map((name) => [name, found[name].logits[1] > found[name].logits[0] ? "sorted" : "not sorted", found[name].logits[1] - found[name].logits[0]])]),
+    exports("verdicts", null, () => [["scheme", "says", "says of the same values sorted or out of order", "logit margin"], ...shown().filter((name) => found[name]).map((name) => [name, says(found[name].logits), other ? says(found[name].other) : "", found[name].logits[1] - found[name].logits[0]])]),
     h("h3", {}, "Accuracy against length"), h("div", { class: "row", role: "group", "aria-label": "how unsorted rows are made" }, h("span", { class: "note" }, "unsorted rows:"), Object.values(disorderButtons)),
     h("div", { class: "sides" }, h("div", {}, curve, h("p", { class: "note" }, "Blue: the scheme chosen in the table above, on the committed test sets. Grey: the others."),
       exports("accuracy-by-length", curvePicture, () => [["model", "length", "committed", "measured here"], ...shown().flatMap((name) => committed(name).map(([n, share]) => [name, n, share, (live[name] || {})[n] ?? ""]))])),

@@ -14,11 +14,16 @@ const Tools = (() => {
     };
   }
 
-  /** A sequence as the generator of problem 2 draws them. disorder: "none", "swaps" (max(2, L / 3) swaps of any two
-      positions) or "neighbours" (one swap of two neighbours that differ). */
+  /** A sequence as the generator of problem 2 draws them, put out of order or not. */
   function sampleSequence(draw, length, disorder) {
-    const below = (n) => Math.floor(draw() * n);
-    const values = Array.from({ length }, () => below(100)).sort((a, b) => a - b);
+    const values = Array.from({ length }, () => Math.floor(draw() * 100)).sort((a, b) => a - b);
+    return disordered(draw, values, disorder);
+  }
+
+  /** Sorted values put out of order: "none", "swaps" (max(2, L / 3) swaps of any two positions) or "neighbours" (one
+      swap of two neighbours that differ) */
+  function disordered(draw, sorted, disorder) {
+    const below = (n) => Math.floor(draw() * n), values = sorted.slice(), { length } = values;
     const swap = (i, j) => ([values[i], values[j]] = [values[j], values[i]]);
     if (disorder === "swaps") {
       for (let k = 0; k < Math.max(2, Math.floor(length / 3)); k++) {
@@ -38,6 +43,32 @@ const Tools = (() => {
   }
 
   const isSorted = (values) => values.every((value, i) => i === 0 || values[i - 1] <= value);
+
+  // --- carries ---------------------------------------------------------------------------------------------------------
+
+  /** For each column of two numbers of as many digits, the highest first: 1 if it passes a carry on */
+  function carries(a, b) {
+    const out = [];
+    let carry = 0;
+    for (let k = a.length - 1; k >= 0; k--) {
+      carry = +a[k] + +b[k] + carry > 9 ? 1 : 0;
+      out.unshift(carry);
+    }
+    return out;
+  }
+
+  /** The kind of pair that a + b and c + d are, as problem1/analysis/carry_pairs.py has it: one digit of the first
+      number differs, and with it one carry, which `nines` columns that add up to 9 pass on to the answer's position
+      `target`. null: of no kind. */
+  function carryKind([a, b, c, d]) {
+    const changed = [...a].map((digit, k) => (digit !== c[k] ? k : -1)).filter((k) => k >= 0);
+    if (b !== d || changed.length !== 1) return null;
+    const one = carries(a, b), other = carries(c, d), source = changed[0];
+    if (one[source] === other[source]) return null;
+    let target = source;
+    while (target > 0 && one[target - 1] !== other[target - 1]) target -= 1; // the same digits: they add up to 9
+    return { target, nines: source - target };
+  }
 
   // --- a fingerprint -----------------------------------------------------------------------------------------------
 
@@ -86,5 +117,5 @@ const Tools = (() => {
     return x;
   }
 
-  return { random, sampleSequence, isSorted, sha256 };
+  return { random, sampleSequence, disordered, isSorted, carryKind, sha256 };
 })();

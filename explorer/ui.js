@@ -43,6 +43,7 @@ function table(rows, attributes = {}) {
 const percent = (share, digits = 1) => (share === 1 ? "100%" : `${(100 * share).toFixed(digits)}%`);
 const signed = (x, digits = 1) => (x < 0 ? "−" : "") + Math.abs(x).toFixed(digits);
 const whole = (n) => n.toLocaleString("en-US");
+const count = (n, thing) => `${whole(n)} ${thing}${n === 1 ? "" : "s"}`;
 
 /** As the report writes heads: "encoder.1.self.head3" -> "E1.3", "decoder.1.cross.head3" -> "D1.cross.3" */
 function short(head) {
@@ -70,11 +71,32 @@ function complain(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** What was typed cannot be used: says so, and puts the results of what stood there before out of reach. While a field
+    is being typed in, what is merely unfinished gets no sentence yet. An empty sentence: all is well. */
+function refuse(element, results, sentence, unfinished = false) {
+  complain(element, unfinished ? "" : sentence);
+  for (const result of results) result.inert = sentence !== "";
+}
+
+/** What the panels Add and Carry ask of a number, and the names of the answer's digits */
+function operands(digits) {
+  const names = Array.from({ length: digits + 1 }, (_, k) => ["ones", "tens", "hundreds", "thousands"][digits - k] || `10^${digits - k}`);
+  return {
+    names, lowest: 10 ** (digits - 1), highest: 10 ** digits - 1,
+    isOperand: (text) => /^[1-9]\d*$/.test(text) && text.length === digits,
+    isUnfinished: (text) => /^\d*$/.test(text) && text.length < digits,
+  };
+}
+
 // --- the state in the address -------------------------------------------------------------------------------------------
 
+const PANELS = ["add", "carry", "length", "sorted"];
+const ADDRESS = location.hash.slice(1) || document.documentElement.dataset.state || "";
+
 const State = {
-  values: new URLSearchParams((location.hash || "#" + (document.documentElement.dataset.state || "")).slice(1)),
+  values: new URLSearchParams(PANELS.includes(ADDRESS) ? `at=${ADDRESS}` : ADDRESS),
   problems: [],
+  tooLong: new Map(), // panel -> what a link leaves out
 
   /** The value of a key if it `fits`, else `otherwise`; what does not fit is named on top of the page. */
   read(key, otherwise, fits) {
@@ -157,11 +179,9 @@ function exports(name, picture, rows) {
 
 /** lines: [{name, points: [[x, y], …], kind}], y from 0 to 1. x is drawn by `across` (0 to 1). */
 function chart({ lines, across, ticks, xlabel, ylabel, label, mark }) {
-  const W = 560, H = 230, left = 44, top = 10, width = W - left - 120, height = H - top - 38;
+  const W = 560, H = 240, left = 54, top = 26, width = W - left - 20, height = H - top - 38;
   const X = (x) => left + width * across(x), Y = (y) => top + height * (1 - y);
-  const labels = lines.filter((line) => line.points.length && line.name)
-    .map((line) => ({ line, y: Y(line.points.at(-1)[1]) })).sort((a, b) => a.y - b.y);
-  labels.forEach((item, k) => (item.y = k ? Math.max(item.y, labels[k - 1].y + 11) : item.y));
+  const named = lines.filter((line) => line.points.length && line.name); // at most two: their names stand above
   return s("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", role: "img", "aria-label": label },
     [0, 0.25, 0.5, 0.75, 1].map((y) => [
       s("line", { class: "grid", x1: left, x2: left + width, y1: Y(y), y2: Y(y) }),
@@ -172,6 +192,6 @@ function chart({ lines, across, ticks, xlabel, ylabel, label, mark }) {
     lines.map((line) => [
       s("polyline", { class: `line ${line.kind}`, points: line.points.map(([x, y]) => `${X(x)},${Y(y)}`).join(" ") }),
       line.kind.includes("dots") && line.points.map(([x, y]) => s("circle", { class: line.kind, cx: X(x), cy: Y(y), r: 3 }))]),
-    labels.map(({ line, y }) => s("text", { class: `name ${line.kind}`, x: left + width + 8, y: y + 4 }, line.name)),
+    named.map((line, k) => s("text", { class: `name ${line.kind}`, x: k ? left + width : left, y: 13, "text-anchor": k ? "end" : "start" }, line.name)),
     mark && s("circle", { class: "mark", cx: X(mark[0]), cy: Y(mark[1]), r: 5 }));
 }

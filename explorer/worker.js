@@ -64,9 +64,9 @@ const tasks = {
     yield { done: contexts.length, contexts: contexts.length, wrong, thinnest, at, counts, fingerprint };
   },
 
-  /** One sequence, every scheme */
-  *classify({ names, tokens }) {
-    for (const name of names) yield { name, ...models[name].run(tokens) };
+  /** One sequence, every scheme; and what each says of an other sequence, if there is one */
+  *classify({ names, tokens, other }) {
+    for (const name of names) yield { name, ...models[name].run(tokens), other: other && models[name].run(other).logits };
   },
 
   /** Fresh sequences, half of them sorted: for each length, how many each scheme gets right */

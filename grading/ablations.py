@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from grading.folder import attempt
 from grading.layouts import ACCURACY, IN_PERCENT, LOSS, Keys, divisor, keyed, leaves, number, vocabulary, words
-from grading.submission import SAME, Issue, Outcome, Submission, impossible, percent
+from grading.report import Issue
+from grading.submission import SAME, Outcome, Submission, impossible, percent
 from lab.files import shown
 
 BASELINE = vocabulary("baseline original unablated intact full base")
@@ -24,6 +25,9 @@ NEVER = LOSS | vocabulary(
     "std low high ci interval count rank entropy seconds samples rows n config settings args seed num by number total "
     "versions threads"
 )
+
+
+FEWEST = 20  # rows, where a file does not say how many: fewer would be no evaluation
 
 
 @dataclass
@@ -129,7 +133,7 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
     test = submission.log(item["log"], needed=False).test_acc
     ablation = read_ablation(submission.json(item["file"]), test)
     named = [] if ablation.baseline is None else [("the baseline:", ablation.baseline)]
-    named += [(f"{shown(f'without {head}', 60)}:", accuracy) for head, accuracy in ablation.without.items()]
+    named += [(f"without {head[:50]}:", accuracy) for head, accuracy in ablation.without.items()]
     heads = sum(0 <= accuracy <= 1 for accuracy in ablation.without.values())
     share = min(1.0, heads / item["at_least"])
     message = f"{heads} heads"
@@ -143,42 +147,53 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
     found = [*_unsupported(item, ablation, test)]
     found[1:1] = submission.known_values(ablation.baseline, "the baseline", 1.0)
     said = _conclusion(item, submission)
-    if found and said and all(issue.name != "redundancy-unsupported" for issue in found):
+    if found and said:
         evidence = f"the submission concludes “{said}” from the numbers above ({found[0].name})"
         found.append(Issue("redundancy-unsupported", evidence))
-    return Outcome(share, message, issues=impossible(named) + found)
+    outcome = Outcome(share, message, issues=impossible(named) + found)
+    whole = test if ablation.baseline is None else ablation.baseline
+    if whole is not None and whole >= item["solved"] and _all_as_baseline(item, ablation, whole):
+        outcome.remarks.append(
+            f"{item['file']}: no head alone changes the accuracy. Either the model has more heads than it needs, or "
+            "the ablation does not reach them: the numbers cannot tell"
+        )
+    return outcome
 
 
 def _unsupported(item: dict, ablation: Ablation, test: float | None) -> Iterator[Issue]:
-    """Two baselines that cannot both hold; a model that solves nothing; heads that all seem not to matter."""
+    """Two baselines that cannot both hold; a model that solves nothing; an ablation that changes nothing."""
     baseline, values = test if ablation.baseline is None else ablation.baseline, [*ablation.without.values()]
     if baseline is None or not 0 <= baseline <= 1:
         return
     if ablation.baseline is not None and test is not None and 0 <= test <= 1:
-        sampled = min(ablation.samples or 500, item["test_rows"])  # if the file does not say, 500 are assumed
+        sampled = min(ablation.samples or FEWEST, item["test_rows"])
         middle = (test + baseline) / 2
         chance = 3 * math.sqrt(middle * (1 - middle) / sampled) if sampled < item["test_rows"] else 0.0
         if abs(baseline - test) > max(SAME, chance):
             evidence = f"the ablation starts from {baseline:.4f}, the log's test accuracy is {test:.4f}"
+            evidence += "" if sampled == item["test_rows"] else f", and {sampled} rows are enough to tell them apart"
             yield Issue("two-baselines", evidence, 1.0)
     if values and baseline <= item["dead_below"]:
         evidence = f"the whole model is right on {percent(baseline)}; without a head on "
         yield Issue("nothing-to-ablate", f"{evidence}{percent(min(values))} to {percent(max(values))}", 1.0)
         return
-    values, rows = [v for v in values if math.isfinite(v)], min(ablation.samples or item["test_rows"], 10**6)
-    if len(values) >= item["at_least"]:
-        largest = max(abs(baseline - value) for value in values)
-        if max(values) - min(values) < 0.5 / rows:
-            evidence = f"{values[0]:.4f} without each of {len(values)} heads, {baseline:.4f} with all"
-            yield Issue("ablation-without-effect", evidence, 1.0)
-        elif largest <= item["too_small"]:
-            evidence = f"no head of {len(values)} changes the accuracy by more than {largest:.4f}: "
-            yield Issue("redundancy-unsupported", f"{evidence}{largest * rows:.0f} of {rows:,} rows", 0.5)
+    if _all_as_baseline(item, ablation, baseline) and baseline < item["solved"]:
+        evidence = f"{values[0]:.4f} without each of {len(values)} heads, {baseline:.4f} with all"
+        yield Issue("ablation-without-effect", evidence, 1.0)
 
 
+def _all_as_baseline(item: dict, ablation: Ablation, baseline: float) -> bool:
+    """Whether the model without any one head gives the whole model's accuracy, to the row."""
+    values = [value for value in ablation.without.values() if math.isfinite(value)]
+    rows = min(ablation.samples or item["test_rows"], 10**6)
+    return len(values) >= item["at_least"] and all(abs(value - baseline) < 0.5 / rows for value in values)
+
+
+MAX_CONCLUSION = 100_000  # letters of a text in which a claim is searched
 CLAIM = re.compile(
-    r"(\d+(\.\d+)?\s?%[^.\n]{0,40}(prun|redundan)\w*|(prun|redundan)\w*[^.\n]{0,40}?\d+(\.\d+)?\s?%"
-    r"|all (the )?heads [^.\n]{0,20}redundan\w*)",
+    r"\d{1,3}(\.\d{1,4})?\s?%[^.\n]{0,40}(prun|redundan)\w{0,12}"
+    r"|(prun|redundan)\w{0,12}[^.\n]{0,40}?\d{1,3}(\.\d{1,4})?\s?%"
+    r"|all (the )?heads [^.\n]{0,20}redundan\w{0,12}",
     re.IGNORECASE,
 )
 
@@ -191,6 +206,6 @@ def _conclusion(item: dict, submission: Submission) -> str | None:
                 path = " ".join(map(str, keys))
                 if re.search("prun|redundan", path, re.IGNORECASE) and number(leaf):
                     return shown(f"{path}: {leaf}", 80)
-        elif claim := CLAIM.search(attempt(submission.text, name, default="")):
+        elif claim := CLAIM.search(attempt(submission.text, name, default=""), 0, MAX_CONCLUSION):
             return shown(claim[0].strip(), 80)
     return None

@@ -6,11 +6,13 @@ from posixpath import basename, join
 
 from grading.folder import Unreadable, attempt, ink
 from grading.layouts import leaves, read_table
-from grading.submission import ROUNDED, Issue, Outcome, Submission, judged
+from grading.report import Issue
+from grading.submission import ROUNDED, Outcome, Submission, judged
 from lab.files import shown
 
 MIN_INK = 0.001  # share of pixels that differ from the background: fewer are not even a pair of axes
-MAX_FIGURES = 200  # of one folder: more would only take time
+MAX_FIGURES, MAX_PIXELS = 200, 60_000_000  # of one folder: to look at more would only take time
+MAX_LETTERS = 200  # of a value in which a statement is looked for
 COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
 BEYOND_RANGE = (
     "A model that gives the same answer for every row beyond its training lengths gets exactly this. Count how often "
@@ -33,11 +35,10 @@ def figure_issue(path: str, submission: Submission) -> Issue | None:
 def check_figures(item: dict, submission: Submission) -> Outcome:
     """One figure, "a.png", or all those in a folder, "folder/*"."""
     (folder, star, _), least = item["file"].partition("/*"), item.get("at_least", 1)
-    figures = submission.files.under(join(submission.place, folder), ".png")[:MAX_FIGURES]
-    paths = figures if star else [submission.find(folder)]
+    paths = submission.files.under(join(submission.place, folder), ".png") if star else [submission.find(folder)]
     if not paths:
         raise Unreadable("is missing")
-    issues = [issue for path in paths if (issue := figure_issue(path, submission))]
+    paths, issues = _looked_at(paths, submission)
     good = len(paths) - len(issues)
     message = f"{good} sound figure{'s' if good != 1 else ''}"
     if issues:
@@ -47,6 +48,20 @@ def check_figures(item: dict, submission: Submission) -> Outcome:
         message += f"; at least {least} expected"
     sound = [path for path in paths if path not in {issue.file for issue in issues}]
     return Outcome(min(1.0, good / least) * good / len(paths), message, issues=issues, figure=next(iter(sound), None))
+
+
+def _looked_at(paths: list[str], submission: Submission) -> tuple[list[str], list[Issue]]:
+    """As many of the figures as there is time for, and what is wrong with them."""
+    enough = submission.files.pixels + MAX_PIXELS
+    looked_at, issues = [], []
+    for path in paths[:MAX_FIGURES]:
+        if submission.files.pixels > enough:
+            break
+        looked_at.append(path)
+        issue = figure_issue(path, submission)
+        if issue:
+            issues.append(issue)
+    return looked_at, issues
 
 
 def check_any_file(item: dict, submission: Submission) -> Outcome:
@@ -123,7 +138,7 @@ def reports_collapse(name: str, table: str, submission: Submission) -> bool:
     """Whether a file beside the table says of this model that it gives one answer for all rows."""
     for path in submission.files.under(submission.find(table).rpartition("/")[0], ".json")[:20]:
         for keys, leaf in leaves(attempt(submission.files.json, path, default={})):
-            text = " ".join(map(str, [*keys, leaf])).lower()
+            text = " ".join(map(str, [*keys, str(leaf)[:MAX_LETTERS]])).lower()
             if leaf and name in text and COLLAPSED.search(text):
                 return True
     return False
@@ -133,5 +148,5 @@ def check_row(item: dict, submission: Submission) -> Outcome:
     """One row of a table inside a band."""
     table, _ = read_table(submission.json(item["file"]), item["names"], item["lengths"])
     values = [table.get(item["row"], {}).get(length, math.nan) for length in item["lengths"]]
-    share, wanted = judged(item, values)
-    return Outcome(share, ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in values) + wanted)
+    share, advice = judged(item, values)
+    return Outcome(share, ", ".join("-" if math.isnan(value) else f"{value:.3f}" for value in values), advice)

@@ -19,8 +19,11 @@ from lab.files import shown
 
 MEGABYTE = 2**20
 MAX_TEXT, MAX_IMAGE, MAX_PIXELS = 16 * MEGABYTE, 32 * MEGABYTE, 50_000_000
+MAX_ALL_PIXELS = 300_000_000  # of all figures of a submission together
+MAX_VALUES = 100_000  # of one JSON file: whoever reads them looks at the words on the way to each
+MAX_COMMENTED = MEGABYTE  # a larger JSON file is read only if it is strict
 MIN_SIDE = 100  # pixels: a smaller picture cannot be read as a figure
-MAX_ENTRIES, MAX_DEPTH = 50_000, 9
+MAX_ENTRIES, MAX_IN_ONE, MAX_DEPTH = 50_000, 2000, 9  # files and folders; files in one folder; folders in folders
 SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "env", "__MACOSX"}
 
 
@@ -49,9 +52,14 @@ class Folder:
         self.complete = True  # False: the folder holds more than is listed here
         self.not_strict: list[str] = []  # JSON files that only a tolerant reader can read
         self.first_figure: dict[str, str] = {}  # digest of a picture -> where it was seen first
+        self.pixels = 0  # of all pictures that were unpacked
+        self._parsed: dict[str, object] = {}  # a JSON file's content, or the Unreadable that tells why there is none
         entries = 0
         for place, subfolders, names in os.walk(self.root):
             folder = "" if place == str(self.root) else os.path.relpath(place, self.root).replace(os.sep, "/")
+            if len(names) > MAX_IN_ONE:
+                self.complete = False
+                names = sorted(names)[:MAX_IN_ONE]
             entries += len(subfolders) + len(names)
             if entries > MAX_ENTRIES:
                 self.complete = False
@@ -92,15 +100,30 @@ class Folder:
             raise Unreadable("is not text (UTF-8)") from None
 
     def json(self, path: str):
-        """The parsed file. Comments and trailing commas are read too, but noted in `not_strict`; NaN and Infinity
-        are let through, because the checks name them."""
+        """The parsed file; each is parsed only once."""
+        if path not in self._parsed:
+            try:
+                self._parsed[path] = self._parse(path)
+            except Unreadable as reason:
+                self._parsed[path] = reason
+        if isinstance(self._parsed[path], Unreadable):
+            raise self._parsed[path]
+        return self._parsed[path]
+
+    def _parse(self, path: str):
+        """Comments and trailing commas are read too, but noted in `not_strict`; NaN and Infinity are let through,
+        because the checks name them."""
         text = self.text(path)
+        if sum(text.count(mark) for mark in ",[{") > MAX_VALUES:  # each value stands behind one of them
+            raise Unreadable(f"holds more than {MAX_VALUES:,} values, so it was not read")
         try:
             return json.loads(text)
         except json.JSONDecodeError as error:
             syntax = f"{error.msg} at line {error.lineno}, column {error.colno}"
         except (RecursionError, ValueError, MemoryError):
             raise Unreadable("is not JSON that can be read (nested too deeply, or a number is too long)") from None
+        if len(text) > MAX_COMMENTED:
+            raise Unreadable(f"is not JSON ({syntax})")
         try:
             value = json.loads(strict_json(text))
         except (RecursionError, ValueError, MemoryError):
@@ -121,13 +144,18 @@ class Folder:
                     raise PIL.Image.DecompressionBombError
                 if min(image.size) < MIN_SIDE:
                     raise Unreadable(f"has {image.width} x {image.height} pixels, too few for a figure")
-                if "transparency" in image.info or "A" in image.getbands():
-                    drawn = image.convert("RGBA")
-                    image = PIL.Image.alpha_composite(PIL.Image.new("RGBA", drawn.size, "white"), drawn)
-                return image.convert("RGB")
+                if self.pixels + image.width * image.height > MAX_ALL_PIXELS:
+                    raise Unreadable("was not unpacked: this submission's figures have too many pixels together")
+                self.pixels += image.width * image.height
+                if "transparency" not in image.info and "A" not in image.getbands():
+                    return image.convert("RGB")
+                drawn = image if image.mode == "RGBA" else image.convert("RGBA")
+                paper = PIL.Image.new("RGB", image.size, "white")
+                paper.paste(drawn, mask=drawn)
+                return paper
         except Unreadable:
             raise
-        except PIL.Image.DecompressionBombError:
+        except (PIL.Image.DecompressionBombError, MemoryError):
             raise Unreadable("claims to have too many pixels, so it was not unpacked") from None
         except Exception as error:  # a damaged picture can fail in any way
             raise Unreadable(f"is a damaged PNG image ({type(error).__name__})") from None
@@ -135,12 +163,12 @@ class Folder:
 
 def ink(picture: PIL.Image.Image) -> tuple[float, str]:
     """The share of pixels that do not have the commonest colour, and the digest of all pixels."""
-    pixels = numpy.asarray(picture)
-    step = max(1, min(pixels.shape[:2]) // 200)  # a sample is enough to tell the background's colour
-    sample = pixels[::step, ::step].reshape(-1, 3)
-    _, index, counts = numpy.unique(sample @ [65536, 256, 1], return_index=True, return_counts=True)
-    share = float((pixels != sample[index[counts.argmax()]]).any(axis=-1).mean())
-    return share, hashlib.sha256(b"%d" % pixels.shape[1] + pixels.tobytes()).hexdigest()
+    # The means of small squares are enough: a thin line colours them a little, and empty ones stay as they are.
+    small = numpy.asarray(picture.reduce(max(1, min(picture.size) // 400)))
+    _, counts = numpy.unique(small.reshape(-1, 3) @ [65536, 256, 1], return_counts=True)
+    digest = hashlib.sha256(b"%d" % picture.width)
+    digest.update(numpy.asarray(picture))
+    return 1 - float(counts.max() / counts.sum()), digest.hexdigest()
 
 
 STRING = r'("(?:\\.|[^"\\]+)*"?)'  # matched first, and kept: nothing inside a string is a comment

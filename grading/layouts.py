@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MAX_LEAVES = 200_000
+MAX_DEPTH, MAX_KEY, MAX_WORDS = 10, 200, 20  # more keys, letters or words than these say nothing about a number
 Keys = tuple[str | int, ...]  # what leads to a leaf: keys of dictionaries, positions in lists
 SERIES = ("train_loss", "train_acc", "val_loss", "val_acc")
 ACCURACIES = ("train_acc", "val_acc", "test_acc")
@@ -42,12 +42,13 @@ NAMING = vocabulary(
 
 @dataclass
 class Log:
-    """A training log. Values that are no numbers stand as NaN; accuracies are shares."""
+    """A training log. Accuracies are shares. What is no number ("null") was not measured, and is left out."""
 
     numbers: dict[str, list[float]]  # by the names in SERIES; and the last of "test_loss" and of "test_acc"
     best_epoch: int | None
     config: dict[str, float]
     notes: list[str]
+    gaps: bool = False  # some epochs lack a value, so that positions in the lists are not epochs
 
     @property
     def test_acc(self) -> float | None:
@@ -67,7 +68,8 @@ class Log:
 @functools.lru_cache(100_000)
 def words(text: str | int) -> tuple[str, ...]:
     """The words of a name in lower case, and its numbers: "valAccuracy_2" -> "val", "accuracy", "2"."""
-    return tuple(word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", str(text)[:200]))
+    found = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", str(text)[:MAX_KEY])
+    return tuple(word.lower() for word in found[:MAX_WORDS])
 
 
 def number(value) -> float | None:
@@ -88,16 +90,16 @@ def number(value) -> float | None:
 
 
 def leaves(value) -> Iterator[tuple[Keys, object]]:
-    """Every leaf with what leads to it, in the file's order."""
-    waiting, seen = [((), value)], 0
-    while waiting and seen < MAX_LEAVES:
+    """Every leaf with what leads to it, in the file's order; what is nested too deeply is left out."""
+    waiting = [((), value)]
+    while waiting:
         keys, item = waiting.pop()
-        seen += 1
-        if isinstance(item, dict | list):
-            entries = list(item.items() if isinstance(item, dict) else enumerate(item))
-            waiting += [((*keys, key), inner) for key, inner in reversed(entries)]
-        else:
+        if not isinstance(item, dict | list):
             yield keys, item
+        elif len(keys) < MAX_DEPTH:
+            entries = [*(item.items() if isinstance(item, dict) else enumerate(item))]
+            short = [(key[:MAX_KEY] if isinstance(key, str) else key, inner) for key, inner in entries]
+            waiting += [((*keys, key), inner) for key, inner in reversed(short)]
 
 
 def finite(value) -> float | None:
@@ -112,7 +114,7 @@ def divisor(accuracies: list[float]) -> float:
 
 def keyed(value, depth: int = 0):
     """Lists of records as dictionaries by the name of each record: {"layer": 0, "head": 1} -> "layer 0 head 1"."""
-    if depth > 12 or not isinstance(value, dict | list):
+    if depth > MAX_DEPTH or not isinstance(value, dict | list):
         return value
     if isinstance(value, dict):
         return {key: keyed(item, depth + 1) for key, item in value.items()}
@@ -136,26 +138,45 @@ def keyed(value, depth: int = 0):
 def read_log(value, parts: list[str] = ()) -> Log:
     """`parts` are words for accuracies of parts of an answer, which are used only if there is no other."""
     ranked = sorted(_series(value, NOT_WHOLE | {*parts}), key=lambda entry: entry[0], reverse=True)
-    found = {name: numbers for _, name, numbers in ranked}  # the plainest stands last
+    listed = {name: numbers for _, name, numbers in ranked}  # the plainest stands last
+    found = {name: [entry for entry in entries if entry is not None] for name, entries in listed.items()}
+    gaps = any(None in listed[name] for name in SERIES if name in listed)
     numbers = {name: found[name] for name in SERIES if name in found}
     numbers |= {name: found[name][-1:] for name in ("test_acc", "test_loss") if name in found}
-    by = divisor([value for name in ACCURACIES for value in found.get(name, [])])
-    numbers |= {name: [value / by for value in numbers[name]] for name in ACCURACIES if name in found}
+    known, notes = None, []
+    for name in ACCURACIES:
+        if name in numbers:
+            by = _unit(numbers[name], known)
+            numbers[name] = [value / by for value in numbers[name]]
+            if by != 1:
+                known, notes = max(numbers[name]), [IN_PERCENT]
     top = value if isinstance(value, dict) else {}
     best = number(top.get("best_epoch", top.get("bestEpoch")))
     config = next((top[key] for key in ("config", "settings", "args", "hyperparameters") if key in top), top)
     entries = config.items() if isinstance(config, dict) else []
     plain = {key: amount for key, item in entries if not isinstance(item, str) and (amount := finite(item)) is not None}
     best_epoch = int(best) if best is not None and best.is_integer() else None
-    return Log(numbers, best_epoch, plain, [IN_PERCENT] if by != 1 else [])
+    return Log(numbers, best_epoch, plain, notes, gaps)
 
 
-def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, list[float]]]:
-    """(how far its name is from the plain one, "val_acc", its numbers) for all that may be one of the series.
+def _unit(accuracies: list[float], known: float | None) -> float:
+    """What one series is divided by: one file may hold shares and percentages.
+
+    Where both are possible, what is nearer to `known` is meant, the highest of a series that was in percent.
+    """
+    by = divisor(accuracies)
+    if by == 1 and known is not None:
+        highest = max(accuracies)
+        by = min((1.0, 100.0), key=lambda by: abs(highest / by - known))
+    return by
+
+
+def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, list[float | None]]]:
+    """(how far its name is from the plain one, "val_acc", its entries) for all that may be one of the series.
 
     An epoch is a position in a list or a key such as "3" or "epoch_3", anywhere among the keys.
     """
-    found: dict[tuple[Keys, bool], list[float]] = {}
+    found: dict[tuple[Keys, bool], list[float | None]] = {}
     for keys, leaf in leaves(value):
         names = tuple(key for key in keys if not _is_epoch(key))
         if len(keys) - len(names) <= 1:
@@ -169,7 +190,6 @@ def _series(value, not_whole: set[str]) -> Iterator[tuple[tuple[int, int], str, 
         if (by_epoch or split == "test") and any(entry is not None for entry in numbers):
             best = 4 if {"best", "final"} & {*said} and split != "test" else 0
             whole = 0 if WHOLE_ANSWER & {*said} else 2 if not_whole & {*said} else 1
-            numbers = [math.nan if entry is None else entry for entry in numbers]
             yield (whole + best, len(said)), f"{split or 'train'}_{kind}", numbers
 
 

@@ -1,35 +1,27 @@
 """Two pages of HTML, each one file that needs nothing else: feedback for a student, and an overview of a class."""
 
-import base64
-import io
 from collections import Counter
 from html import escape
 from pathlib import Path
 from string import Template
 
-from grading.folder import Folder
-from grading.report import Report, Score
-from grading.submission import Issue
+from grading.report import Issue, Report, Score, titled
 from lab.files import shown
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-WIDTH = 640  # pixels of a figure on the page
-ENCOURAGEMENT = [  # from which share of the points
-    (0.8, "Very good work: only a few things are left."),
-    (0.4, "Good progress. Each note below says what to look at next."),
-    (0, "A start is made. Each note below is one step forward; take them one at a time."),
-]
 
 
 def feedback(report: Report, reference: Report) -> str:
     """What a student has, item by item, beside what the reference solution has."""
+    name = escape(Path(report.folder).name or report.folder)
+    if not report.items:
+        return PAGE.substitute(title=f"Feedback: {name}", body=f"<h1>{name}</h1><p>{escape(report.verdict())}</p>")
     full = sum(item.score >= item.maximum for item in report.items)
-    share = report.score / report.maximum if report.maximum else 0.0
-    encouragement = next(words for least, words in ENCOURAGEMENT if share >= least)
-    encouragement = "Everything is here and sound. Well done!" if report.passed else encouragement
-    parts = [f"<h1>Your results: {report.score:g} of {report.maximum:g} points</h1>"]
+    parts = [f"<h1>{name}: {report.score:g} of {report.maximum:g} points</h1>"]
     parts.append(_bar(report.score, report.maximum))
-    parts.append(f'<p class="lead">{encouragement} {full} of {len(report.items)} items are complete.</p>')
+    parts.append(f'<p class="lead">{_lead(report)} {full} of {len(report.items)} items are complete.</p>')
+    if report.not_graded:
+        parts.append(f"<p>Not graded, because no results of it are here: {', '.join(report.not_graded)}.</p>")
     lost = {item.id: round(item.maximum - item.score, 2) for item in report.items if item.score < item.maximum}
     if lost:
         most = sorted(lost, key=lost.get, reverse=True)[:3]
@@ -47,13 +39,13 @@ def feedback(report: Report, reference: Report) -> str:
             parts.append(
                 f'<section class="item{" full" * (item.score >= item.maximum)}"><header><h3>{_title(item.id)}</h3>'
                 f'<span class="points">{item.score:g} of {item.maximum:g}</span></header><div class="pair">'
-                f"{_side('Yours', item, report.files)}{_side('Reference solution', other, reference.files)}</div>"
-                f"{''.join(issues)}</section>"
+                f"{_side('Yours', item, report)}{_side('Reference solution', other, reference)}</div>"
+                f"{_advice(item)}{''.join(issues)}</section>"
             )
     if report.remarks:
         remarks = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks)
         parts.append(f"<h2>Remarks (they cost no points)</h2><ul>{remarks}</ul>")
-    return PAGE.substitute(title="Feedback", body="\n".join(parts))
+    return PAGE.substitute(title=f"Feedback: {name}", body="\n".join(parts))
 
 
 def overview(reports: dict[str, Report]) -> str:
@@ -76,14 +68,28 @@ def overview(reports: dict[str, Report]) -> str:
     rows = []
     for name, report in reports.items():
         points = "not graded" if report.error else f"{report.score:g} of {report.maximum:g}"
-        rows.append([escape(name), points, escape(report.error) or ", ".join(map(_title, having[name])) or "none"])
+        notes = [*map(_title, having[name]), *(f"{problem} not graded" for problem in report.not_graded)]
+        rows.append([escape(name), points, escape(report.error) or ", ".join(notes) or "none"])
     parts += ["<h2>Submissions</h2>", _table(["submission", "points", "known issues"], rows)]
     return PAGE.substitute(title="Class overview", body="\n".join(parts))
 
 
+def _lead(report: Report) -> str:
+    """What to do first. Points for figures do not hide a model that has not learned."""
+    if report.passed:
+        return "Everything is here and sound. Well done!"
+    unlearned = [_title(item.id) for item in report.items if not item.learned]
+    if unlearned:
+        return f"A model has not learned its task yet ({', '.join(unlearned)}). Begin there: the rest depends on it."
+    return "Each note below says what to look at next."
+
+
 def _title(name: str) -> str:
-    """ "problem1/training-log" -> "Training log" """
-    return escape(name.rsplit("/", 1)[-1].replace("-", " ").capitalize())
+    return escape(titled(name))
+
+
+def _advice(item: Score) -> str:
+    return f'<div class="issue"><p>{escape(item.advice)}</p></div>' if item.advice else ""
 
 
 def _issue(issue: Issue) -> str:
@@ -93,14 +99,9 @@ def _issue(issue: Issue) -> str:
     )
 
 
-def _side(what: str, item: Score, files: Folder) -> str:
-    picture = ""
-    if item.figure:
-        image, buffer = files.picture(item.figure), io.BytesIO()
-        image.thumbnail((WIDTH, 4 * WIDTH))
-        image.quantize(128).save(buffer, "PNG", optimize=True)
-        data = base64.b64encode(buffer.getvalue()).decode()
-        picture = f'<img alt="{escape(shown(item.figure))}" src="data:image/png;base64,{data}">'
+def _side(what: str, item: Score, report: Report) -> str:
+    picture = report.pictures.get(item.figure, "")
+    picture = f'<img alt="{escape(shown(item.figure))}" src="{picture}">' if picture else ""
     return f"<div><b>{what}</b><p>{escape(item.message)}</p>{picture}</div>"
 
 

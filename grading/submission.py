@@ -1,6 +1,5 @@
 """One problem's results in a submission: where they stand, its files, and what a check can say of them."""
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,28 +7,17 @@ from posixpath import basename, join
 
 from grading.folder import Folder, Unreadable, attempt
 from grading.layouts import Log, read_log
+from grading.report import Issue
 from lab.files import UserError, shown
 
-HINTS = json.loads(Path(__file__).with_name("hints.json").read_text(encoding="utf-8"))
-# A file may also stand in folders of these names, which say nothing about what it is.
+# Folders of these names say nothing about what is in them.
 NEUTRAL = {
     *("checkpoint", "checkpoints", "model", "models", "weights", "log", "logs", "figures", "plots", "images"),
     *("analysis", "data", "json", "output", "outputs", "results"),
 }
+EXACT = 0.0003  # less than a row of 2,000
 ROUNDED = 0.0006  # shares are often written with three decimals
 SAME = 0.0015  # two accuracies from two files, perhaps rounded, that may be the same
-
-
-@dataclass
-class Issue:
-    """A known issue. It is named only if the numbers prove it; its hint claims no more than they do."""
-
-    name: str
-    evidence: str
-    cost: float = 0.0  # the share of the item's points that it takes
-    hint: str = ""  # as in hints.json where nothing else is said
-    file: str = ""  # the item's own where nothing else is said
-    item: str = ""
 
 
 @dataclass
@@ -38,10 +26,12 @@ class Outcome:
 
     share: float  # of the item's points, before its known issues
     message: str
+    advice: str = ""  # what all points need
     remarks: list[str] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     value: float | None = None  # the accuracy that was measured
     figure: str | None = None  # the path of a sound figure
+    learned: bool = True  # False: an accuracy that earns no points
 
 
 @dataclass
@@ -52,25 +42,36 @@ class Submission:
     moved: dict[str, str] = field(default_factory=dict)  # files that stand elsewhere: name -> where
 
     def find(self, name: str) -> str:
-        """The path of "a/b.json": exactly there, or written in other case, or the only file of that name if no other
-        is expected and the folders that lead to it do not say that it belongs to another experiment."""
+        """The path of "a/b.json": exactly there, or the only file that can be meant by it."""
         path = join(self.place, name)
         if path in self.files.files:
             return path
-        below = self.files.under(self.place)
-        found = [other for other in below if other.lower() == path.lower()]
-        namesakes = {item["file"] for item in self.expected["items"] if basename(item["file"]) == basename(name)}
-        if not found and len(namesakes) == 1:
-            *known, last = name.lower().split("/")
-            for other in below:
-                *folders, own = other.removeprefix(join(self.place, "")).lower().split("/")
-                if own == last and {*folders} <= {*known} | NEUTRAL:
-                    found.append(other)
+        found = self._elsewhere(name)
         if len(found) != 1:
             there = os.path.lexists(self.files.root / path)
             raise Unreadable("is not an ordinary file inside the folder" if there else "is missing")
         self.moved[name] = found[0]
         return found[0]
+
+    def _elsewhere(self, name: str) -> list[str]:
+        """Files that can be meant by "a/b.json": written in other case; or else, if no other item has a file of this
+        name, one of this name (or of one in "also") in another folder.
+
+        A name without a folder ("best_model.pth") is that of many files: it counts in NEUTRAL folders only.
+        """
+        path, below = join(self.place, name), self.files.under(self.place)
+        found = [other for other in below if other.lower() == path.lower()]
+        namesakes = {item["file"]: item for item in self.expected["items"] if basename(item["file"]) == basename(name)}
+        if found or [*namesakes] != [name]:
+            return found
+        for own in [basename(name), *namesakes[name].get("also", [])]:
+            for other in below:
+                *folders, last = other.removeprefix(join(self.place, "")).lower().split("/")
+                if last == own.lower() and ("/" in name or {*folders} <= NEUTRAL):
+                    found.append(other)
+            if found:
+                break
+        return found
 
     def json(self, name: str):
         return self.files.json(self.find(name))
@@ -84,11 +85,11 @@ class Submission:
         return read_log(content, self.expected.get("parts", []))
 
     def known_values(self, accuracy: float | None, what: str, cost: float) -> list[Issue]:
-        """An accuracy that a known mistake leaves at most, or just below it."""
+        """An accuracy that is, to the row, what a known mistake leaves at most."""
         return [
             Issue(known["name"], f"{what} is {accuracy:.4f}; {known['evidence']}", cost, known["hint"])
             for known in self.expected.get("known_values", [])
-            if accuracy is not None and -0.003 <= accuracy - known["value"] <= ROUNDED
+            if accuracy is not None and abs(accuracy - known["value"]) < EXACT
         ]
 
 
@@ -123,8 +124,10 @@ def locate(files: Folder, expected: dict) -> str | None:
 
 def impossible(accuracies: list[tuple[str, float]]) -> list[Issue]:
     """The first accuracy, after what is said of it, that is no share; known to rounding."""
-    bad = [f"{said} {value:g}" for said, value in accuracies if not -1e-6 <= value <= 1 + 1e-6]
-    return [Issue("impossible-number", bad[0], 1.0)] if bad else []
+    for said, value in accuracies:
+        if not -1e-6 <= value <= 1 + 1e-6:
+            return [Issue("impossible-number", f"{shown(said, 60)} {value:g}", 1.0)]
+    return []
 
 
 def percent(value: float) -> str:
@@ -132,12 +135,15 @@ def percent(value: float) -> str:
 
 
 def judged(item: dict, accuracies: list[float]) -> tuple[float, str]:
-    """The share of the points that they earn, and what all points need if it is less: inside `between`, or `steps`."""
+    """The share of the points that they earn, inside `between` or by `steps`; and, if it is less, what all need."""
     if "between" in item:
         low, high = item["between"]
         shares, wanted = [float(low <= value <= high) for value in accuracies], f"{low:.0%} to {high:.0%} expected"
     else:
         shares = [max((share for least, share in item["steps"] if value >= least), default=0) for value in accuracies]
-        wanted = f"all points from {max(item['steps'])[0]:.1%}"
+        wanted = f"All points from {max(item['steps'])[0]:.0%}"
     share = sum(shares) / len(shares)
-    return share, "" if share == 1 else f"; {wanted}: {item['reason']}"
+    if share == 1:
+        return share, ""
+    hint = f" {item['hint']}" if share == 0 and "hint" in item else ""
+    return share, f"{wanted}: {item['reason']}.{hint}"

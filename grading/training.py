@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from grading.folder import attempt
 from grading.layouts import SERIES, Log, number, read_modes, words
-from grading.submission import ROUNDED, SAME, Issue, Outcome, Submission, impossible, judged, percent
+from grading.report import Issue
+from grading.submission import ROUNDED, SAME, Outcome, Submission, impossible, judged, percent
 from grading.weights import MAX_CHECKPOINT, Weights, read_weights
 from lab.files import shown
 
@@ -42,7 +43,7 @@ def _nothing_learned(item: dict, log: Log) -> Iterator[Issue]:
         return
     kind, name = ("training", "train_loss") if log.numbers.get("train_loss") else ("validation", "val_loss")
     losses, chance = log.of(name), item["chance_loss"]
-    if len(losses) >= 3 and min(losses) > 0.98 * chance and losses[-1] < 1.1 * chance:
+    if len(losses) >= 3 and min(losses) > 0.995 * chance and losses[-1] < 1.1 * chance:
         evidence = f"the {kind} loss never leaves {item['chance_name']} = {chance:.3f}: lowest {min(losses):.4f} in "
         yield Issue("flat-loss", f"{evidence}{len(losses)} epochs, last {losses[-1]:.4f}", 0.5)
     for share in [item["class_share"], 1 - item["class_share"]] if "class_share" in item else []:
@@ -67,7 +68,8 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         return Outcome(0.0, "no test accuracy in the log", issues=issues)
     if not 0 <= accuracy <= 1:
         return Outcome(0.0, f"{what} is {accuracy:g}, which is not a share", issues=issues)
-    (share, wanted), message = judged(item, [accuracy]), f"{what} {accuracy:.2%}"
+    share, advice = judged(item, [accuracy])
+    message = f"{what} {accuracy:.2%}"
     counted = exhaustive_errors(item, submission)
     if counted is not None:
         proof = item["proof"]
@@ -76,7 +78,8 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
         if log.test_acc is not None and wrong > counted + 0.5:
             evidence = f"{wrong:.0f} of the test rows are wrong by the log, but {counted:,} of all {proof['all']:,}"
             issues.append(Issue("proof-contradicted", evidence, 0.5, file=proof["file"]))
-    return Outcome(worth * share, message + wanted, issues=issues, value=accuracy)
+    learned = share > 0 or "between" in item
+    return Outcome(worth * share, message, advice, issues=issues, value=accuracy, learned=learned)
 
 
 def exhaustive_errors(item: dict, submission: Submission) -> int | None:
@@ -137,16 +140,17 @@ def _other_shape(weights: Weights, config: dict, sizes: list[str], counts: list[
         for match in re.finditer(r"\.(\d+)\.", name):
             if re.search("layer|block|encoder|decoder|stack", name[: match.start()].rsplit(".", 1)[-1], re.IGNORECASE):
                 members.setdefault(name[: match.start()], set()).add(match[1])
-    layers = {len(found) for found in members.values()}
+    stacks = [len(found) for found in members.values()]
+    layers = {*stacks, sum(stacks)}  # some count encoder and decoder together
     for name in counts:
         if name in config and layers and config[name] not in layers:
-            return f"the log's {name} is {config[name]:g}, but the checkpoint has {max(layers)} layers"
+            return f"the log's {name} is {config[name]:g}, but the checkpoint has {max(stacks)} layers"
     return None
 
 
 def _other_run(weights: Weights, log: Log, parts: list[str]) -> str | None:
     """What shows that the checkpoint is of an epoch, or of an accuracy, that is not the log's best."""
-    if len(log.lengths()) != 1:
+    if log.gaps or len(log.lengths()) != 1:
         return None  # no log, or not every epoch was validated: positions in the lists are not epochs
     epoch = accuracy = None
     for name, value in weights.plain.items():

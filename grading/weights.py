@@ -17,14 +17,17 @@ import torch
 from grading.folder import MEGABYTE, Unreadable
 from lab.files import shown
 
-MAX_CHECKPOINT = 512 * MEGABYTE
-MAX_MEMORY = 2048 * MEGABYTE  # beyond what the program uses already
-STATM = pathlib.Path("/proc/self/statm")  # a process's memory, on Linux
-MAX_ENTRIES, MAX_PLAIN = 20_000, 1000
+MAX_CHECKPOINT = 200 * MEGABYTE
+MAX_PICKLE = 4 * MEGABYTE  # the names and shapes: PyTorch reads them step by step, in Python
+MAX_ENTRIES, MAX_TENSORS, MAX_PLAIN, MAX_NAME = 100_000, 5000, 1000, 200
 # Types that only hold data and that people save beside their weights: numpy's scalars, arguments, paths.
 SCALAR = (getattr(numpy, "_core", None) or numpy.core).multiarray.scalar
 DTYPES = {type(numpy.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
 PLAIN_TYPES = [SCALAR, numpy.dtype, *DTYPES, argparse.Namespace, pathlib.PosixPath, pathlib.PurePosixPath]
+
+
+TOO_LARGE = "needs more memory than one submission may take"
+TOO_MANY = "holds more entries than any model of this size"
 
 
 @dataclass
@@ -39,39 +42,26 @@ class Weights:
 
 def read_weights(content: bytes) -> Weights:
     try:
-        with _limited_memory(MAX_MEMORY + 2 * len(content)):
-            return _collect(_load(content), limit=4 * len(content) + MEGABYTE)
+        return _collect(_load(content), limit=4 * len(content) + MEGABYTE)
     except Unreadable:
         raise
     except MemoryError:
-        raise Unreadable("needs more memory than its size can justify") from None
+        raise Unreadable(TOO_LARGE) from None
     except Exception as error:  # a damaged file can fail in any way
+        if "can't allocate memory" in str(error):  # PyTorch's own
+            raise Unreadable(TOO_LARGE) from None
         raise Unreadable(f"is damaged or not a PyTorch checkpoint ({type(error).__name__})") from None
-
-
-@contextlib.contextmanager
-def _limited_memory(extra: int):
-    """A few bytes of a pickle can ask for gigabytes; on Linux they are refused as a MemoryError."""
-    if not STATM.exists():
-        yield
-        return
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(STATM.read_text().split()[0]) * resource.getpagesize()
-    with contextlib.suppress(ValueError):  # where the system allows less than that already
-        resource.setrlimit(resource.RLIMIT_AS, (used + extra, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _load(content: bytes):
     # PyTorch before 1.6 wrote another format than zip, which weights_only reads as well.
+    if content.count(b"PK\x01\x02") > MAX_ENTRIES:  # each entry of the archive's directory begins so
+        raise Unreadable(TOO_MANY)
     with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(content)) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > 2 * len(content) + MEGABYTE:
             raise Unreadable("unpacks to far more than its size, so it was not opened")
+        if any(entry.file_size > MAX_PICKLE for entry in archive.infolist() if entry.filename.endswith(".pkl")):
+            raise Unreadable(TOO_MANY)
     try:
         with torch.serialization.safe_globals(PLAIN_TYPES), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -91,9 +81,6 @@ def _collect(loaded, limit: int) -> Weights:
     waiting = [("", loaded, 0)]
     while waiting:
         name, value, depth = waiting.pop()
-        entries += 1
-        if entries > 10 * MAX_ENTRIES or len(weights.shapes) > MAX_ENTRIES:
-            raise Unreadable("holds more entries than any model of this size")
         value = vars(value) if isinstance(value, argparse.Namespace) else value
         if isinstance(value, torch.Tensor):
             if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized:
@@ -106,8 +93,12 @@ def _collect(loaded, limit: int) -> Weights:
                 weights.not_finite.append(name)
         elif isinstance(value, dict | list | tuple) and depth < 8 and (isinstance(value, dict) or len(value) <= 1000):
             for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
-                if not str(key).lower().startswith(("optim", "scheduler", "scaler", "rng")):
-                    waiting.append((f"{name}.{shown(key, 200)}" if name else shown(key, 200), entry, depth + 1))
+                entries += 1
+                if entries > MAX_ENTRIES or len(weights.shapes) > MAX_TENSORS:
+                    raise Unreadable(TOO_MANY)
+                own = shown(str(key)[:MAX_NAME])
+                if not own.lower().startswith(("optim", "scheduler", "scaler", "rng")):
+                    waiting.append((f"{name}.{own}"[-MAX_NAME:] if name else own, entry, depth + 1))
         elif isinstance(value, bool | int | float | numpy.generic) and len(weights.plain) < MAX_PLAIN:
             try:
                 weights.plain[name] = float(value)

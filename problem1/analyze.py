@@ -22,6 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lab.installed
+
 from lab import device
 from lab.fast import Fast
 from lab.files import only_one, write_timing

@@ -18,6 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lab.installed
+
 from lab.files import UserError, only_one, write_text
 from lab.settings import parse, run, setting
 

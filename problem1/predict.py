@@ -12,9 +12,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import lab.installed
+
+import torch
 
 from lab import device
 from lab.files import UserError, shown

@@ -13,10 +13,11 @@ import json
 import random
 import sys
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import lab.installed
 
 from lab.files import UserError, only_one, write_text
 from lab.settings import parse, run, setting
@@ -61,7 +62,7 @@ def swap_neighbours(values: list[int], source: random.Random) -> None:
 
 
 def is_sorted(values: list[int]) -> bool:
-    return all(a <= b for a, b in pairwise(values))
+    return values == sorted(values)
 
 
 def make_rows(shortest: int, longest: int, size: int, seed: int, disorder=shuffle_some) -> list[dict]:

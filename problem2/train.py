@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import lab.installed
+
+import torch
 
 from lab import device
 from lab.files import UserError, only_one

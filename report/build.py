@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import lab.installed
+
 from lab.files import UserError, write_bytes
 from lab.settings import parse, run, setting
 

@@ -1,8 +1,9 @@
-"""make knows every position scheme, and leaves results alone when only code has changed."""
+"""make knows every position scheme, leaves results alone when only code has changed, and sets up what fits."""
 
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -56,3 +57,50 @@ def test_a_missing_training_makes_its_analysis_again_and_no_other(made):
     commands = would_run(made, "schemes")
     assert "--encoding rope --resume" in commands and "--encoding alibi" not in commands
     assert "problem2/analyze.py" in commands
+
+
+# --- setting up --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make_ready(tmp_path):
+    """make .venv/ready in a folder that asks for nothing but pip."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        (tmp_path / name).write_text("pip\n")
+
+    def call(python: str) -> subprocess.CompletedProcess:
+        command = ["make", ".venv/ready", f"PYTHON={python}"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    return call
+
+
+def program(path, script: str):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("version", [(3, 9), (3, 15)])
+def test_a_python_of_another_version_is_refused_before_anything_is_made(make_ready, tmp_path, version):
+    pretends = f'exec {sys.executable} -c "import sys; sys.version_info = {version}\n$2"'
+    result = make_ready(program(tmp_path / "other", pretends))
+    assert result.returncode != 0 and "3.10 to 3.14 is needed" in result.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_a_venv_of_another_python_is_made_anew_and_one_that_fits_stays(make_ready, tmp_path):
+    program(tmp_path / ".venv/bin/python", 'echo "(3, 9)"')
+    result = make_ready(sys.executable)
+    assert result.returncode == 0, result.stderr
+    assert "Requirement already satisfied: pip" in result.stdout  # what pip does is shown
+    assert (
+        "Python 3"
+        in subprocess.run([tmp_path / ".venv/bin/python", "--version"], capture_output=True, text=True).stdout
+    )
+    (tmp_path / ".venv/own").touch()
+    (tmp_path / ".venv/ready").unlink()
+    assert make_ready(sys.executable).returncode == 0
+    assert (tmp_path / ".venv/own").exists()

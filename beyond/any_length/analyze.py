@@ -16,6 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import lab.installed
+
 from beyond.any_length import lengths, proof
 from beyond.any_length.checkpoint import MODEL, load_model
 from lab import device

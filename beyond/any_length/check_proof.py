@@ -1,4 +1,4 @@
-"""Check results/text/proof.json again: numpy alone, and nothing of the code that trained, ran or proved the model.
+"""Check results/proof.json again: numpy alone, and nothing of the code that trained, ran or proved the model.
 
     python beyond/any_length/check_proof.py [FOLDER]      # of best_model.pth and proof.json; exit code 1: refused
 
@@ -15,7 +15,12 @@ import pickle
 import sys
 import zipfile
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
+
+if sys.version_info < (3, 10) or find_spec("numpy") is None:
+    print("error: this needs Python 3.10 or newer, with numpy: `pip install numpy`.", file=sys.stderr)
+    sys.exit(2)
 
 import numpy as np
 

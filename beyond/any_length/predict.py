@@ -12,6 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import lab.installed
+
 from beyond.any_length.checkpoint import MODEL, load_model, predict
 from beyond.any_length.dataset import right_answer
 from lab import device

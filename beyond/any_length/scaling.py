@@ -15,10 +15,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import lab.installed
+
 import torch
 from tqdm import tqdm
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from beyond.any_length.checkpoint import MODEL, load_model
 from beyond.any_length.dataset import PAD, chain_pairs, columns, encode, random_pairs

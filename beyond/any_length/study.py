@@ -12,6 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import lab.installed
+
 from beyond import jobs
 from beyond.any_length import proof
 from beyond.any_length.checkpoint import MODEL, load_model

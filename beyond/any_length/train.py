@@ -11,9 +11,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import lab.installed
+
+import torch
 
 from beyond.any_length.checkpoint import KIND, MODEL, build
 from beyond.any_length.dataset import DEFAULT, encode, load_or_generate, score

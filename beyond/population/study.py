@@ -14,6 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import lab.installed
+
 from beyond import jobs
 from beyond.population import statements
 from beyond.population.hard_sums import make_hard_rows, verify_hard

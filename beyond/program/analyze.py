@@ -16,11 +16,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import lab.installed
+
 import torch
 from torch import Tensor
 from tqdm import tqdm
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from beyond.program import figure, probes
 from beyond.program.edges import BAR, Batch

@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+import lab.installed
+
 import problem1.dataset
 import problem2.dataset
 from beyond import jobs

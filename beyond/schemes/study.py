@@ -16,6 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import lab.installed
+
 from beyond import jobs
 from beyond.schemes.runs import PROTOCOLS, VARIANTS, collect, config_of_run, data_sets, train_and_measure
 from beyond.schemes.summary import as_table, draw_curves, sum_up

@@ -1,18 +1,48 @@
-"""Write autograder.zip, which Gradescope takes as an autograder:    python -m grading.autograder [FILE]"""
+"""Write autograder.zip, which Gradescope takes as an autograder.
 
-import sys
+python -m grading.autograder                      # both problems: an assignment with 100 points
+PROBLEM=problem1 python -m grading.autograder     # one of them: 50 points
+"""
+
+import argparse
+import os
 import zipfile
 from pathlib import Path
+
+from lab.files import UserError, read_json
+from lab.settings import Parser, run
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
+
+def main() -> None:
+    paths = sorted(ROOT.glob("problem*/expected.json"))
+    expected = {path.parent.name: read_json(path, "restore it from the repository.") for path in paths}
+    parser = Parser(
+        prog="python -m grading.autograder",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", type=Path, default=Path("autograder.zip"), metavar="FILE")
+    target, problem = parser.parse_args().file, os.environ.get("PROBLEM", "")
+    if problem not in ("", *expected):
+        raise UserError(f"PROBLEM is {problem!r}: set it to {' or '.join(expected)}, or to nothing for both.")
+    chosen = [expected[problem]] if problem else expected.values()
+    points = sum(item["points"] for one in chosen for item in one["items"])
+    files = [*ROOT.glob("grading/*.*"), *ROOT.glob("lab/*.py"), *paths]
+    try:
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in ("setup.sh", "run_autograder", "requirements.txt"):
+                archive.write(HERE / name, name)
+            # What Gradescope's own environment says goes first.
+            archive.writestr("environment.sh", f'export PROBLEM="${{PROBLEM-{problem}}}"\n')
+            for path in sorted(files):
+                archive.write(path, path.relative_to(ROOT))
+    except OSError:
+        raise UserError(f"{str(target)!r} cannot be written: name another file.") from None
+    print(f"{target}: upload it to Gradescope as the autograder of an assignment with {points} points.")
+
+
 if __name__ == "__main__":
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "autograder.zip")
-    files = [*ROOT.glob("grading/*.*"), *ROOT.glob("lab/*.py"), *ROOT.glob("problem*/expected.json")]
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in [HERE / "setup.sh", HERE / "run_autograder", ROOT / "requirements.txt"]:
-            archive.write(path, path.name)
-        for path in sorted(files):
-            archive.write(path, path.relative_to(ROOT))
-    print(f"{target}: upload it to Gradescope as the autograder of an assignment.")
+    run(main)

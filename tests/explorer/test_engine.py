@@ -17,8 +17,9 @@ from beyond.any_length.dataset import encode as encode_text
 from explorer import build
 from lab.hooks import HeadHooks, replace, zero
 from problem1 import checkpoint as addition_trained
+from problem1.analysis.carry_pairs import all_groups
 from problem1.analysis.context import sums_of
-from problem1.dataset import decoder_inputs
+from problem1.dataset import Sums, carries, decoder_inputs
 from problem2 import checkpoint as sorting_trained
 
 mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
@@ -92,6 +93,61 @@ def test_fingerprint(javascript, content):
     assert (
         javascript("return Tools.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
     )
+
+
+def kind_of_pair(a: int, b: int, c: int, d: int) -> tuple[int, int] | None:
+    """(target, nines), by the conditions that carry_pairs.make_group draws by; else None."""
+    pairs = sums_of([(a, b), (c, d)], 3)
+    first, second = pairs.operands()
+    changed = (first[0] != first[1]).nonzero().flatten().tolist()
+    if b != d or len(changed) != 1:
+        return None
+    carry, source = carries(pairs), changed[0]
+    for nines in range(source + 1):
+        columns = range(source - nines, source + 1)
+        nine = all(first[0, k] + second[0, k] == 9 for k in columns[:-1])
+        if nine and (carry[0] != carry[1]).nonzero().flatten().tolist() == list(columns):
+            return columns[0], nines
+    return None
+
+
+def numbers_of(sums: Sums) -> tuple[list[int], list[int]]:
+    return tuple((digits @ torch.tensor([100, 10, 1])).tolist() for digits in sums.operands())
+
+
+def carry_kind(javascript, *numbers: int) -> tuple[int, int] | None:
+    found = javascript("return Tools.carryKind(input)", list(map(str, numbers)))
+    return found and (found["target"], found["nines"])
+
+
+def test_the_kind_of_the_pairs_that_the_analysis_draws(javascript):
+    groups = all_groups(3, 40)
+    assert len(groups) == 6
+    for group in groups:
+        clean, corrupted = group.clean_and_corrupted()
+        for numbers in zip(*numbers_of(clean), *numbers_of(corrupted), strict=True):
+            assert carry_kind(javascript, *numbers) == (group.target, group.nines) == kind_of_pair(*numbers)
+
+
+@given(operands, operands, st.integers(0, 2), st.integers(0, 9), st.booleans())
+@example(500, 500, 0, 5, False)
+@example(123, 999, 0, 9, True)
+def test_the_kind_of_any_pair(javascript, a, b, place, digit, second_too):
+    """One digit of the first number changed, or another second number, too."""
+    c = a + (digit - a // 10**place % 10) * 10**place
+    d = 1099 - b if second_too else b
+    if c >= 100 and 100 <= d <= 999:
+        assert carry_kind(javascript, a, b, c, d) == kind_of_pair(a, b, c, d)
+
+
+@given(
+    st.lists(st.integers(0, 99), min_size=2, max_size=40), st.integers(0, 99), st.sampled_from(["swaps", "neighbours"])
+)
+def test_values_put_out_of_order(javascript, values, seed, disorder):
+    values.sort()
+    body = "return Tools.disordered(Tools.random(input.seed), input.values, input.disorder)"
+    found = javascript(body, {"values": values, "seed": seed, "disorder": disorder})
+    assert sorted(found) == values and (found != values or values[0] == values[-1])
 
 
 RUN = """

@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import lab.installed
+
 import torch
 
 from lab.files import write_json

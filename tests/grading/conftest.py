@@ -1,6 +1,7 @@
 """A valid submission, and a copy of it to spoil."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,8 @@ def sound(tmp_path_factory):
 @pytest.fixture
 def folder(sound, tmp_path):
     return Path(shutil.copytree(sound, tmp_path / "submission"))
+
+
+@pytest.fixture
+def command(script):
+    return partial(script, "-m", "grading")

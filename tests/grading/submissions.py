@@ -8,10 +8,8 @@ import numpy
 import PIL.Image
 import torch
 
-from grading.report import load_expected
-
 ROOT = Path(__file__).resolve().parents[2]
-EXPECTED = [load_expected(ROOT / problem / "expected.json") for problem in ("problem1", "problem2")]
+EXPECTED = [json.loads((ROOT / f"problem{n}/expected.json").read_text(encoding="utf-8")) for n in (1, 2)]
 EPOCHS = 20
 SHARES = {"32": 0.454, "64": 0.514, "128": 0.518, "256": 0.512}  # of sorted rows, as the generator draws them
 CHANCE = {"32": 0.482, "64": 0.526, "128": 0.506, "256": 0.49}
@@ -103,3 +101,9 @@ def valid(folder: Path) -> Path:
 
 def accuracies(folder: Path) -> dict[str, float]:
     return {head: entry["zero"]["accuracy"] for head, entry in load(folder, ABLATION)["heads"].items()}
+
+
+def slow(folder: Path) -> None:
+    """As many values, and keys on the way to each, as the grader reads: several seconds of work."""
+    for path in folder.rglob("*.json"):
+        path.write_text("[" * 9 + "1," * 90_000 + "1" + "]" * 9)

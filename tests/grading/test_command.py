@@ -7,20 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from grading.report import grade
-from tests.grading.submissions import EXPECTED, PROBLEM1, PROBLEM2, ROOT
+from grading.grade import grade
+from tests.grading.submissions import EXPECTED, LOG, PROBLEM1, PROBLEM2, ROOT, change, slow
 from tests.grading.with_issues import baseline
-
-
-@pytest.fixture
-def command(script):
-    return partial(script, "-m", "grading")
 
 
 def test_all_is_well(command, sound, tmp_path):
@@ -29,7 +23,7 @@ def test_all_is_well(command, sound, tmp_path):
     assert "Total 100 of 100: all sound." in result.stdout and "Known issues" not in result.stdout
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["passed"] and report["score"] == report["maximum"] == 100
-    assert {"id", "score", "maximum", "message", "value", "figure"} == set(report["items"][0])
+    assert {"id", "score", "maximum", "message", "advice", "value", "figure", "learned"} == set(report["items"][0])
     assert sum(item["score"] for item in report["items"]) == 100
 
 
@@ -69,64 +63,15 @@ def test_nobody_reads_to_the_end(sound):
     assert result.stderr == ""
 
 
-# --- Gradescope -----------------------------------------------------------------------------------------------------
-
-# The documented schema of results.json: what may stand there, and of which kind. A set holds the values there are.
-VISIBILITY, FORMAT = {"hidden", "after_due_date", "after_published", "visible"}, {"text", "html", "simple_format", "md"}
-RESULT = {"score": float, "execution_time": float, "output": str, "output_format": FORMAT, "test_output_format": FORMAT}
-RESULT |= {"test_name_format": FORMAT, "visibility": VISIBILITY, "stdout_visibility": VISIBILITY, "extra_data": dict}
-TEST = {"score": float, "max_score": float, "status": {"passed", "failed"}, "name": str, "name_format": FORMAT}
-TEST |= {"number": str, "output": str, "output_format": FORMAT, "tags": [str], "visibility": VISIBILITY}
-ROW = {"name": str, "value": float, "order": {"asc", "desc"}}
-RESULT |= {"tests": [TEST], "leaderboard": [ROW]}
-
-
-def conforms(value, schema) -> bool:
-    if isinstance(schema, list):
-        return isinstance(value, list) and all(conforms(entry, schema[0]) for entry in value)
-    if isinstance(schema, dict):
-        return isinstance(value, dict) and all(key in schema and conforms(value[key], schema[key]) for key in value)
-    return (
-        value in schema if isinstance(schema, set) else isinstance(value, (int, float) if schema is float else schema)
-    )
-
-
-def test_gradescope(command, folder, tmp_path):
-    (folder / PROBLEM1 / "best_model.pth").write_bytes(b"malformed")
-    baseline(0.412)(folder)
-    result = command(folder, "--gradescope", tmp_path / "results.json")
-    assert result.returncode == 1
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert conforms(results, RESULT) and not conforms(results | {"points": 1}, RESULT)
-    assert results["score"] == sum(test["score"] for test in results["tests"]) == 87
-    assert sum(test["max_score"] for test in results["tests"]) == 100 and "Total 87 of 100" in results["output"]
-    assert results["leaderboard"] == [
-        {"name": "exact match", "value": 0.9985},
-        {"name": "extrapolation", "value": 0.501},
-    ]
-    tests = {test.pop("name"): test for test in results["tests"]}
-    assert tests["problem1/test-accuracy"]["status"] == "passed"
-    assert "damaged" in tests["problem1/checkpoint"]["output"] and tests["problem1/checkpoint"]["status"] == "failed"
-    assert "**first-digit-given**" in tests["problem1/ablation"]["output"]
-    assert tests["problem1/ablation"]["tags"] == ["problem1", "two-baselines", "first-digit-given"]
-
-
-def test_the_autograder_grades_an_upload_and_runs_nothing_of_it(script, folder, tmp_path):
-    """As on Gradescope: the zip in source/, the upload in submission/; a second submission inside costs all points."""
-    assert script("-m", "grading.autograder", tmp_path / "autograder.zip").returncode == 0
-    zipfile.ZipFile(tmp_path / "autograder.zip").extractall(tmp_path / "source")
-    for name in ("grading.py", "sitecustomize.py", "torch.py"):
-        (folder / name).write_text(f"open({str(tmp_path / 'trap')!r}, 'w')\n")
-    start = ["bash", str(tmp_path / "source/run_autograder")]
-    for number, expected in enumerate([100, 0]):
-        environment = {**os.environ, "AUTOGRADER": str(tmp_path), "PYTHON": sys.executable}
-        subprocess.run(start, cwd=folder, env=environment, check=True, capture_output=True, timeout=120)
-        results = json.loads((tmp_path / "results/results.json").read_text())
-        assert conforms(results, RESULT) and results["score"] == expected
-        if number == 0:
-            shutil.copytree(folder / "problem1", folder / "again/problem1")
-            shutil.move(folder / "problem1", folder / "once/problem1")
-    assert "places" in results["output"] and not (tmp_path / "trap").exists()
+def test_a_python_without_packages_is_told_what_to_type():
+    """Without the site's packages, as on a fresh machine."""
+    start = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    bare = [sys.executable, "-S", "-m", "grading"]
+    result = start([*bare, "--help"])
+    assert result.returncode == 0 and "--gradescope" in result.stdout
+    result = start(bare)
+    assert result.returncode == 2 and result.stdout == "" and len(result.stderr.splitlines()) == 1
+    assert "no torch, numpy, pillow" in result.stderr and ". .venv/bin/activate" in result.stderr
 
 
 # --- pages and classes ----------------------------------------------------------------------------------------------
@@ -180,15 +125,82 @@ def test_a_class(command, sound, tmp_path):
     assert command("--all", tmp_path / "sound").returncode == 0
 
 
+FORMULAS = ['=HYPERLINK("http:evil","x")', "=cmd|' C'!A0", "+1+1", "-2", "@SUM(1)", "'=1", "=1"]
+
+
+def test_names_of_a_class_are_unique_and_no_formulas(command, tmp_path):
+    """Nothing is in the folders: only their names matter."""
+    alike = ["x\ny", "x\\ny", "\\udcff", os.fsdecode(b"\xff")]
+    for name in [*FORMULAS, *alike]:
+        (tmp_path / "class" / name).mkdir(parents=True)
+    result = command("--all", "class", "--csv", "grades.csv", "--json", "grades.json")
+    assert result.returncode == 1 and result.stderr == ""
+    with open(tmp_path / "grades.csv", newline="") as file:
+        names = [row["submission"] for row in csv.DictReader(file)]
+    assert len({*names}) == len(FORMULAS + alike) == len(json.loads((tmp_path / "grades.json").read_text()))
+    assert not any(name.startswith(tuple("=+-@")) for name in names) and "'+1+1" in names
+
+
+def test_a_link_in_a_class_is_not_followed(command, sound, tmp_path):
+    (tmp_path / "class/mine").mkdir(parents=True)
+    (tmp_path / "class/theirs").symlink_to(sound)
+    (tmp_path / "class/root").symlink_to("/")
+    assert command("--all", "class", "--csv", "grades.csv").returncode == 1
+    with open(tmp_path / "grades.csv", newline="") as file:
+        rows = {row["submission"]: row for row in csv.DictReader(file)}
+    assert "is a link" in rows["theirs"]["error"] and "is a link" in rows["root"]["error"]
+    assert rows["theirs"]["score"] == ""
+
+
+def test_a_class_is_written_line_by_line(sound, tmp_path):
+    """Whatever stops the rest leaves what is graded. The second submission takes a while."""
+    shutil.copytree(sound, tmp_path / "class/a")
+    shutil.copytree(sound, tmp_path / "class/b")
+    slow(tmp_path / "class/b")
+    start = [sys.executable, "-m", "grading", "--all", str(tmp_path / "class"), "--csv", str(tmp_path / "grades.csv")]
+    with subprocess.Popen(start, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        written, running = (tmp_path / "grades.csv").read_text(), process.poll() is None
+        process.terminate()
+    assert running and lines[1].startswith("a,100.0,") and written == "".join(lines)
+
+
+def test_a_problem_that_is_not_there_shows_everywhere(command, folder, tmp_path):
+    (tmp_path / "class").mkdir()
+    shutil.rmtree(folder / "problem2")
+    shutil.move(folder, tmp_path / "class/half")
+    assert command("--all", "class", "--csv", "grades.csv", "--html", "class.html").returncode == 1
+    with open(tmp_path / "grades.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["problem1"], row["problem2"], row["not_graded"]) == ("50.0", "", "problem2")
+    page = (tmp_path / "class.html").read_text()
+    assert "0 complete and sound" in page and "problem2 not graded" in page
+    result = command("class/half", "--html", "half.html")
+    assert result.returncode == 1 and "problem2 not graded" in result.stdout
+    assert (
+        "Not graded" in (tmp_path / "half.html").read_text() and "Well done" not in (tmp_path / "half.html").read_text()
+    )
+
+
+def test_a_model_that_has_not_learned_is_not_praised(command, folder, tmp_path):
+    change(folder, LOG, test_acc=0.0135)
+    command(folder, "--html", "feedback.html")
+    page = (tmp_path / "feedback.html").read_text()
+    assert "<title>Feedback: submission</title>" in page and "<h1>submission: " in page
+    assert "has not learned its task yet (Test accuracy)" in page and "progress" not in page
+    item = re.search("<h3>Test accuracy</h3>.*?</section>", page, re.DOTALL)[0]
+    assert "<p>test accuracy 1.35%</p>" in item and "twenty rows by heart" in item
+
+
 # --- where results may stand ----------------------------------------------------------------------------------------
 
 
 def test_one_problem_alone(folder):
     shutil.rmtree(folder / "problem2")
     report = grade(folder, EXPECTED)
-    assert report.passed and report.maximum == 50
-    assert any("problem2: no results here" in remark for remark in report.remarks)
-    assert not grade(folder, EXPECTED, required=True).passed
+    assert report.score == report.maximum == 50 and report.not_graded == ["problem2"]
+    assert not report.passed and "problem2 not graded" in report.verdict()
+    assert grade(folder, EXPECTED[:1]).passed and not grade(folder, EXPECTED, required=True).passed
     assert grade(folder, EXPECTED[1:]).items == []
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from grading.ablations import read_ablation
-from grading.layouts import read_table
-from grading.report import grade
-from grading.submission import HINTS
+from grading.grade import grade
+from grading.layouts import read_log, read_table
+from grading.report import HINTS
 from tests.grading.submissions import (
     ABLATION,
     EXPECTED,
@@ -21,7 +21,7 @@ from tests.grading.submissions import (
     valid,
     write,
 )
-from tests.grading.with_issues import CASES, flat_loss
+from tests.grading.with_issues import CASES, HONEST, flat_loss
 from tests.grading.with_layouts import ABLATIONS, OTHERS, TABLES
 
 
@@ -65,6 +65,11 @@ def test_every_layout_of_a_table_is_read_as_the_same_numbers(name, tmp_path):
     all_points(tmp_path)
 
 
+def test_low_percentages_are_not_taken_for_high_shares():
+    numbers = read_log({"train_acc": [2.0, 3.1], "val_acc": [0.7, 1.3], "test_acc": 0.9}).numbers
+    assert numbers["val_acc"] == pytest.approx([0.007, 0.013]) and numbers["test_acc"] == pytest.approx([0.009])
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_each_known_issue_is_named_and_nothing_else(name, tmp_path):
     make, expected = CASES[name]
@@ -75,6 +80,12 @@ def test_each_known_issue_is_named_and_nothing_else(name, tmp_path):
     for issue in report.issues:
         assert issue.evidence and issue.hint and issue.file
         assert issue.name in report.table() and issue.evidence in str(report.plain())
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_what_only_looks_like_an_issue_is_none(name, tmp_path):
+    HONEST[name](valid(tmp_path))
+    assert graded(tmp_path).issues == []
 
 
 def test_every_hint_belongs_to_an_issue_that_is_tested():

@@ -18,30 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading import folder as files
+from grading.grade import grade
 from grading.pages import feedback
-from grading.report import BEYOND, grade
-from tests.grading.submissions import ABLATION, EXPECTED, HEADS, LOG, PROBLEM1, PROBLEM2, TABLE, valid
+from tests.grading.submissions import ABLATION, HEADS, LOG, PROBLEM1, PROBLEM2, TABLE, valid
+from tests.grading.verdicts import problem_with, survives
 
 JSON_FILES = [LOG, ABLATION, f"{PROBLEM1}/head_analysis/head_specialization.json", TABLE]
 JSON_FILES += [f"{PROBLEM2}/learned/training_log.json", f"{PROBLEM1}/verification.json"]
-
-
-def survives(submission: Path):
-    """A verdict without a mistake of the grader itself, which can be printed and is strict JSON."""
-    report = grade(submission, EXPECTED, required=True)
-    text = report.table()
-    text.encode()
-    assert BEYOND not in " ".join(text.split()), text
-    assert not any(ord(c) < 32 and c != "\n" for c in text)
-    json.dumps([report.plain(), report.gradescope()], allow_nan=False).encode("ascii")
-    assert all(0 <= item.score <= item.maximum for item in report.items)
-    return report
-
-
-def problem_with(report, item: str) -> str:
-    (found,) = [one for one in report.items if one.id == f"problem1/{item}"]
-    assert found.score == 0, found
-    return found.message
 
 
 # --- malformed files ------------------------------------------------------------------------------------------------
@@ -74,7 +57,7 @@ def numbers_only(tmp_path_factory):
 def test_any_json_in_place_of_the_results(numbers_only, values):
     for name, value in zip(JSON_FILES, values, strict=True):
         (numbers_only / name).write_text(json.dumps(value))
-    survives(numbers_only)
+    survives(numbers_only, grade)
 
 
 @settings(max_examples=40)
@@ -85,7 +68,7 @@ def test_any_bytes_in_place_of_any_file(sound, data):
     at, new = data.draw(st.integers(0, len(whole))), data.draw(st.binary(max_size=8))
     try:
         path.write_bytes(data.draw(st.sampled_from([new, whole[:at] + new, whole[:at] + new + whole[at + len(new) :]])))
-        survives(sound)
+        survives(sound, grade)
     finally:
         path.write_bytes(whole)
 

@@ -194,5 +194,68 @@ def weights_with_company(folder: Path) -> None:
     torch.save(content, folder / PROBLEM1 / "best_model.pth")
 
 
-OTHERS = [in_percent, log_with_other_names, log_of_epochs, log_of_nested_epochs, moved_files, transparent_figure]
+def move(folder: Path, old: str, new: str) -> None:
+    (folder / new).parent.mkdir(parents=True, exist_ok=True)
+    (folder / old).rename(folder / new)
+
+
+def where_the_starter_puts_them(folder: Path) -> None:
+    move(folder, f"{PROBLEM1}/head_analysis/head_specialization.json", f"{PROBLEM1}/head_analysis/head_analysis.json")
+    beyond = f"{PROBLEM2}/extrapolation"
+    for own, name in (("position_viz", "learned_position_embeddings"), ("encoding_comparison", "encoding_comparison")):
+        move(folder, f"{beyond}/{name}.png", f"{beyond}/{own}/{name}.png")
+
+
+def in_folders_of_their_own(folder: Path) -> None:
+    move(folder, f"{PROBLEM1}/head_analysis/head_specialization.json", f"{PROBLEM1}/quantitative/head_analysis.json")
+    move(folder, ABLATION, f"{PROBLEM1}/head_ablation_results.json")
+    name = "learned_position_embeddings.png"
+    move(folder, f"{PROBLEM2}/extrapolation/{name}", f"{PROBLEM2}/learned/positional visualization/{name}")
+
+
+def percent_beside_shares(*names: str):
+    def make(folder: Path) -> None:
+        log = load(folder, LOG)
+        percent = {name: [100 * value for value in log[name]] for name in names}
+        change(folder, LOG, **percent)
+
+    make.__name__ = f"percent_in_{'_'.join(names)}"
+    return make
+
+
+def percent_but_for_the_test(folder: Path) -> None:
+    percent_beside_shares("train_acc", "val_acc")(folder)
+
+
+def more_heads_than_needed(folder: Path) -> None:
+    change(folder, LOG, test_acc=1.0)
+    heads = {f"encoder.{layer}.self.head{head}": 1.0 for layer in range(6) for head in range(8)}
+    write(folder, ABLATION, {"baseline": 1.0, "heads": heads})
+
+
+def heads_that_cost_little(folder: Path) -> None:
+    change(folder, LOG, test_acc=1.0)
+    heads = {f"encoder.{n // 8}.self.head{n % 8}": 1.0 - 0.0005 * (n % 4) for n in range(48)}
+    write(folder, ABLATION, {"baseline": 1.0, "heads": heads})
+
+
+def validated_every_fifth_epoch(folder: Path) -> None:
+    log = load(folder, LOG)
+    for name in ("val_loss", "val_acc"):
+        log[name] = [value if n % 5 == 4 else None for n, value in enumerate(log[name])]
+    write(folder, LOG, log)
+
+
+def layers_of_both_stacks(folder: Path) -> None:
+    """num_layers 4 means two in the encoder and two in the decoder."""
+    model = valid.weights()
+    model |= {name.replace("encoder", "decoder"): value for name, value in model.items() if "encoder" in name}
+    valid.checkpoint(folder, f"{PROBLEM1}/best_model.pth", BASELINE, model=model)
+    change(folder, LOG, config=load(folder, LOG)["config"] | {"num_layers": 4})
+
+
+OTHERS = [where_the_starter_puts_them, in_folders_of_their_own, more_heads_than_needed, heads_that_cost_little]
+OTHERS += [percent_beside_shares("train_acc"), percent_beside_shares("val_acc"), percent_but_for_the_test]
+OTHERS += [validated_every_fifth_epoch, layers_of_both_stacks, in_percent, log_with_other_names, log_of_epochs]
+OTHERS += [log_of_nested_epochs, moved_files, transparent_figure]
 OTHERS += [with_proof, other_rows_forced, collapse_reported, plain_weights, weights_with_company]

@@ -2,9 +2,10 @@
 
 import pytest
 
+from lab.files import read_json
 from report import readme as key_numbers
 from report.readme import README, cell
-from tests.conftest import run
+from tests.conftest import ROOT, run
 
 
 def test_the_readme_shows_the_numbers_of_the_committed_results(tmp_path, monkeypatch):
@@ -14,6 +15,16 @@ def test_the_readme_shows_the_numbers_of_the_committed_results(tmp_path, monkeyp
     key_numbers.README.write_text(text.replace("**0 errors", ""), encoding="utf-8")
     key_numbers.main()
     assert key_numbers.README.read_text(encoding="utf-8") == text
+
+
+def test_the_share_of_swapped_rows_is_of_swapped_rows_alone():
+    """Not the balanced accuracy, half of which is of sorted rows."""
+    found = read_json(ROOT / key_numbers.FILES["sorting"], "")["schemes"]
+    line = next(line for line in README.read_text(encoding="utf-8").splitlines() if "one swap of neighbours" in line)
+    for scheme in ("window", "sinusoidal"):
+        unsorted = found[scheme]["sets"]["adjacent/16"]["unsorted"]
+        noticed = round(unsorted["accuracy"] * unsorted["rows"])
+        assert scheme in line and f"{100 * noticed / unsorted['rows']:.2f}%" in line
 
 
 def test_cells_never_round_up_to_100_and_mark_constant_answers():

@@ -1,0 +1,120 @@
+"""What a person types wrong, and what an address holds: sentences, no old result, the same state again."""
+
+import pytest
+
+from tests.explorer.reading import accuracy, playwright, shows, text
+
+WRONG = [
+    ("first number", "12a", "numbers of exactly 3 digits"),
+    ("first number", "1" * 1000, "for longer ones"),
+    ("first number", "", "Type two numbers"),
+    ("first number", "0347", "not “0347”"),
+    ("clean sum, first number", "7", "four must be a number"),
+    ("clean sum, first number", "691", "same answer"),
+    ("first number, of any length", "twelve", "not a whole number"),
+    ("first number, of any length", "0.1", "“0.1” is not a whole number"),
+    ("first number, of any length", "1,5", "“1,5” is not a whole number"),
+    ("first number, of any length", "1_000", "“1_000” is not a whole number"),
+    ("first number, of any length", "", "two whole numbers"),
+    ("first number, of any length", "9" * 20_001, "up to 20,000"),
+    ("the sequence: numbers from 0 to 99", "1 2 x", "“x” is not"),
+    ("the sequence: numbers from 0 to 99", "5", "at least two"),
+    ("the sequence: numbers from 0 to 99", "5 " * 1025, "up to 1,024"),
+]
+
+
+RESULTS = {"add": ".answer", "carry": ".runs", "length": ".columns", "sorted": ".verdicts"}
+USABLE = "element => element.closest('[inert]') === null"
+
+
+def test_bad_input_gets_a_sentence_and_good_input_takes_it_away(visit):
+    """And no result of other input can be taken for one of this: it is out of reach, also for a screen reader."""
+    page = visit("#pair=191,401,691,401")
+    for label, value, sentence in WRONG:
+        field = page.get_by_label(label, exact=True)
+        panel = field.evaluate("element => element.closest('section').id")
+        result = page.locator(f"#{panel} {RESULTS[panel]}")
+        good = field.input_value()
+        assert result.evaluate(USABLE), label
+        field.fill(value)
+        field.blur()
+        playwright.expect(page.locator(".problem", has_text=sentence)).to_have_count(1)
+        assert not result.evaluate(USABLE), label
+        field.fill(good)
+        playwright.expect(page.locator(".problem", has_text=sentence)).to_have_count(0)
+        assert result.evaluate(USABLE), label
+
+
+@pytest.mark.parametrize("label", ["first number", "clean sum, first number", "the sequence: numbers from 0 to 99"])
+def test_typing_is_not_interrupted(visit, label):
+    """A number that is too short yet gets its sentence when the field is left, and nothing on the page moves."""
+    page = visit()
+    accuracy(page)
+    playwright.expect(page.locator("#sorted .verdicts")).not_to_contain_text("…")
+    field = page.get_by_label(label, exact=True)
+    panel = field.evaluate("element => element.closest('section').id")
+    height = page.evaluate("document.documentElement.scrollHeight")
+    field.fill("")
+    field.press_sequentially("1")
+    assert text(page, f"#{panel} .problem") == ""
+    assert page.locator(f"#{panel} [inert]").count() > 0
+    assert page.evaluate("document.documentElement.scrollHeight") == height
+    field.press("Tab")
+    assert text(page, f"#{panel} .problem") != ""
+
+
+def test_a_broken_address_gets_a_sentence(visit):
+    wrong = ["a=12345", "off=encoder.9.self.head1:z", "patch=x@y", "t=-4", "values=300", "pair=1,2,3,4", "at=moon"]
+    properties = ["protocol=constructor", "disorder=toString", "scheme=__proto__"]  # that every JavaScript object has
+    for values in ([*wrong, "protocol=none", "colour=red"], [*properties, "pair=123,456,124,455"]):
+        page = visit("#" + "&".join(values))
+        for word in values:
+            assert word.removesuffix("=red") in text(page, "#address"), word
+        shows(page, "#add", "Right.")
+        shows(page, "#sorted .verdicts", "right")
+        shows(page, "#about", "How this page was made")
+
+
+def shows_the_state(page):
+    assert page.get_by_label("first number", exact=True).input_value() == "120"
+    shows(page, "#add", "2 of 24 heads switched off")
+    shows(page, "#sorted", "3 values, not sorted")
+    assert page.get_by_label("corrupted sum, first number").input_value() == "590"
+
+
+def test_a_link_and_a_saved_copy_open_where_it_was(visit, tmp_path):
+    page = visit("#a=120&b=345&off=encoder.1.self.head1:z,decoder.0.cross.head2:m&pair=540,618,590,618&values=3,2,1")
+    shows_the_state(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save this page as it is").click()
+    download.value.save_as(tmp_path / "copy.html")
+    shows_the_state(visit(file=tmp_path / "copy.html"))
+
+
+@pytest.mark.parametrize("panel", ["add", "carry", "length", "sorted"])
+def test_each_panel_has_a_link_of_its_own(visit, panel):
+    """That of the navigation, and the address after the panel has been used."""
+    for address in (f"#{panel}", f"#at={panel}"):
+        page = visit(address)
+        playwright.expect(page.locator(f"#{panel} h2")).to_be_in_viewport()
+        shows(page, "#sorted .verdicts", "right")
+        assert text(page, "#address") == ""
+        assert abs(page.locator(f"#{panel}").evaluate("element => element.getBoundingClientRect().top") - 64) < 5
+    page = visit()
+    page.locator(f"#{panel} button").first.click()
+    assert f"at={panel}" in page.url
+
+
+def test_a_link_says_what_it_leaves_out(visit):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    copy = page.locator("#save button").last
+    copy.click()
+    playwright.expect(copy).to_have_text("Link copied")
+    page.get_by_label("first number, of any length").fill("7" * 2001)
+    page.get_by_label("the sequence: numbers from 0 to 99").fill("5 " * 301)
+    copy.click()
+    playwright.expect(copy).to_contain_text("without numbers of more than 2,000 digits")
+    playwright.expect(copy).to_contain_text("without sequences of more than 300 values")
+    page.get_by_label("first number, of any length").fill("7")
+    copy.click()
+    playwright.expect(copy).not_to_contain_text("2,000")
