@@ -113,6 +113,6 @@ def run(main, description: str | None = None) -> None:
         what = f"{error.filename}: " if error.filename else ""
         print(f"error: {shown(f'{what}{error.strerror or error}.', 2000)}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("\nstopped.", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop}" if str(stop) else "\nstopped.", file=sys.stderr)
         sys.exit(130)
