@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +28,7 @@ def load(path: Path, kind: str) -> dict:
     """
     file = io.BytesIO(read_bytes(path, HINT))
     try:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("torch.save writes zip archives")
-        file.seek(0)
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        content = torch.load(_checked_archive(file), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UserError(
             f"{path} holds Python objects besides tensors and plain values, which could run code when opened, "
@@ -50,6 +48,33 @@ def load(path: Path, kind: str) -> dict:
     if not all(isinstance(value, bool | int | float | str | None) for value in values):
         raise UserError(f"{path} has settings that are no plain values: {HINT}")
     return content
+
+
+# An entry of what torch.save writes: the folder that all stand in, and what may stand there.
+ENTRY = re.compile(r"([^/]+)/(data\.pkl|data/\d+|byteorder|version|\.data/serialization_id|\.\w+)")
+
+
+def _checked_archive(file: io.BytesIO) -> io.BytesIO:
+    """The same archive, written anew from what Python reads in it.
+
+    torch looks neither at checksums nor for two entries of one name, and where a file holds two archives it may read
+    another one than Python does. So nothing is left that could be read in two ways.
+    """
+    written = io.BytesIO()
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(written, "w") as anew:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        folders = {ENTRY.fullmatch(name)[1] for name in entries}  # TypeError: a foreign entry
+        if len(folders) != 1 or len(entries) < len(archive.infolist()):
+            raise ValueError("two folders, or two entries of one name")
+        for name, entry in entries.items():
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise ValueError("torch.save compresses nothing")
+            content = archive.read(name)  # BadZipFile: a byte has changed
+            if name.endswith("/byteorder") and content != b"little":
+                raise ValueError("from a big-endian machine")
+            anew.writestr(name, content)
+    written.seek(0)
+    return written
 
 
 def rebuild(build: Callable[[dict], nn.Module], content: dict, path: Path) -> nn.Module:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 
 from lab import checkpoint
 from lab.files import UserError
+from tests.archives import DISTURBED
 
 
 @pytest.fixture
@@ -16,6 +18,25 @@ def good(tmp_path):
     path = tmp_path / "best_model.pth"
     checkpoint.save(path, {"kind": "here", "settings": {"d": 3}, "model": nn.Linear(3, 3).state_dict()})
     return path
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", DISTURBED)
+def test_an_archive_that_could_be_read_in_two_ways_is_refused(good, tmp_path, name):
+    DISTURBED[name](good, tmp_path / "bad.pth")
+    with pytest.raises(UserError, match=r"bad\.pth is damaged or not a PyTorch checkpoint"):
+        checkpoint.load(tmp_path / "bad.pth", "here")
+
+
+def test_of_two_archives_in_one_file_the_one_that_python_reads_is_loaded(good, tmp_path):
+    with zipfile.ZipFile(good) as archive:
+        seen = archive.read("archive/data/0")
+    other = checkpoint.load(good, "here")
+    other["model"] = {name: tensor + 1 for name, tensor in other["model"].items()}
+    torch.save(other, tmp_path / "best_model.pth.other")
+    (tmp_path / "both.pth").write_bytes((tmp_path / "best_model.pth.other").read_bytes() + good.read_bytes())
+    loaded = checkpoint.load(tmp_path / "both.pth", "here")["model"]
+    assert next(iter(loaded.values())).numpy().tobytes() == seen
 
 
 def test_round_trip(good):
