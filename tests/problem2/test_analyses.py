@@ -159,15 +159,15 @@ def test_proof_finds_the_unsorted_sequence_whose_strongest_vote_is_weakest(seed)
 def test_the_bound_is_for_the_model_that_is_given_and_compared_with_what_it_computes(causal, monkeypatch):
     monkeypatch.setattr(proof, "COUNT", 12)  # values, so that it takes no time
     monkeypatch.setattr(proof, "VALUES", torch.arange(12))
+    conditions = {"ordered_margin": 100.0, "step_down_margin": 100.0}  # as if both held
+    monkeypatch.setattr(proof, "check", lambda *_: conditions)
     model = make("window", num_layers=1, pooling="max", causal=causal).eval()
     computed = proof.every_vote(model)
     report = proof.check_rounding(model, computed)
     assert 0 < report["float32_distance_measured"] < report["float32"]["largest_radius"]
-    with monkeypatch.context() as patched:  # as if both conditions held
-        patched.setattr(proof, "check", lambda *_: {"ordered_margin": 100.0, "step_down_margin": 100.0})
-        assert proof.check_rounding(model, computed)["float64"]["holds"]
-        other = [votes + 1 for votes in computed]
-        assert not any(proof.check_rounding(model, other)[precision]["holds"] for precision in ("float64", "float32"))
+    assert report["float32"]["holds"] and report["float64"]["holds"]
+    report = proof.check_rounding(model, [votes + 1 for votes in computed])
+    assert not report["float32"]["holds"] and not report["float64"]["holds"]
 
 
 def test_proof_is_only_for_models_whose_local_contexts_can_be_tried():
