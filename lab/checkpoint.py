@@ -1,6 +1,7 @@
 """Checkpoints: a model's weights with the settings that rebuild it."""
 
 import io
+import math
 import pickle
 import re
 import zipfile
@@ -21,8 +22,8 @@ def save(path: Path, content: dict) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def load(path: Path, kind: str) -> dict:
-    """The content of a checkpoint made for `kind` ("problem1/digits"), on the CPU.
+def load(path: Path, *kinds: str) -> dict:
+    """The content of a checkpoint made for one of `kinds` ("problem1/digits"), on the CPU.
 
     `weights_only=True` admits tensors and plain values only: a file that would run code when opened is refused.
     """
@@ -38,14 +39,14 @@ def load(path: Path, kind: str) -> dict:
         raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {HINT}") from None
     if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
         raise UserError(f"{path} is a PyTorch file but not a checkpoint of this project: {HINT}")
-    if content["kind"] != kind:
-        raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {kind}: {HINT}")
+    if content["kind"] not in kinds:
+        raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {' or '.join(kinds)}: {HINT}")
     if not isinstance(content.get("settings"), dict) or not isinstance(content.get("model"), dict):
         raise UserError(f"{path} lacks its settings or its weights: {HINT}")
     values = [
         item for value in content["settings"].values() for item in (value if isinstance(value, list) else [value])
     ]
-    if not all(isinstance(value, bool | int | float | str | None) for value in values):
+    if not all(isinstance(value, bool | int | str | None) or _is_finite(value) for value in values):
         raise UserError(f"{path} has settings that are no plain values: {HINT}")
     return content
 
@@ -77,6 +78,10 @@ def _checked_archive(file: io.BytesIO) -> io.BytesIO:
     return written
 
 
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
 def rebuild(build: Callable[[dict], nn.Module], content: dict, path: Path) -> nn.Module:
     """The model that `build` makes from the checkpoint's settings, with its weights in it.
 
@@ -88,8 +93,8 @@ def rebuild(build: Callable[[dict], nn.Module], content: dict, path: Path) -> nn
             raise ValueError("more layers than weights")
         with torch.device("meta"):
             build(content["settings"]).load_state_dict(weights, assign=True)
-        if not all(tensor.isfinite().all() for tensor in weights.values()):
-            raise ValueError("a weight is not finite")
+        if any(tensor.dtype != torch.float32 or not tensor.isfinite().all() for tensor in weights.values()):
+            raise ValueError("a weight is not finite, or is no float32")
         model = build(content["settings"])
         model.load_state_dict(weights)
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:

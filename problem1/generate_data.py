@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.files import UserError, only_one, write_text
-from lab.settings import parse, run, setting
+from lab.settings import LARGEST_SEED, parse, run, setting
 
 HERE = Path(__file__).resolve().parent
 PLUS = 10
@@ -29,10 +29,12 @@ LONGEST = 100  # digits of an operand, in data and in checkpoints
 @dataclass(frozen=True)
 class Settings:
     num_digits: int = setting(3, "digits of each operand", minimum=1, maximum=LONGEST)
-    seed: int = setting(641, "seed of train.json; val.json and test.json take the next two", minimum=0)
-    train_size: int = setting(10_000, "rows of train.json", minimum=1)
-    val_size: int = setting(2_000, "rows of val.json", minimum=1)
-    test_size: int = setting(2_000, "rows of test.json", minimum=1)
+    seed: int = setting(
+        641, "seed of train.json; val.json and test.json take the next two", minimum=0, maximum=LARGEST_SEED
+    )
+    train_size: int = setting(10_000, "rows of train.json", minimum=1, maximum=10_000_000)
+    val_size: int = setting(2_000, "rows of val.json", minimum=1, maximum=10_000_000)
+    test_size: int = setting(2_000, "rows of test.json", minimum=1, maximum=10_000_000)
     hard_share: float = setting(
         0.0,
         "share of train.json that is made hard: sums of 9 and repeated columns (see make_hard)",

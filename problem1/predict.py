@@ -69,10 +69,8 @@ def choose(pair: tuple[str, str], named: Path | None) -> tuple[Path, str]:
 
 def predict(pair: tuple[str, str], path: Path) -> Prediction:
     """By a model of either kind."""
-    try:
-        checkpoint.load(path, trained.KIND)
-    except UserError:
-        return text.predict(text.load_model(path)[0], [pair])[0]  # says what is wrong if the file is of neither kind
+    if checkpoint.load(path, trained.KIND, text.KIND)["kind"] == text.KIND:
+        return text.predict(text.load_model(path)[0], [pair])[0]
     return predict_digits(pair, path)
 
 

@@ -21,11 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import device, jobs
 from lab.files import UserError, only_one
-from lab.settings import parse, run
+from lab.settings import command, parse, run
 from problem2.dataset import load_or_generate
 from problem2.positional_encoding import SCHEMES
 from problem2.trained import MORE
 from problem2.training import Settings, train_alone, train_scheme
+
+HERE = Path(__file__).resolve().parent
 
 
 def check(settings: Settings) -> None:
@@ -49,7 +51,13 @@ def side_by_side(settings: Settings) -> dict[str, dict]:
         for name in settings.encoding
     ]
     with only_one(settings.output_dir, "a training"):  # a folder that cannot be used is refused once
-        logs = dict(zip(settings.encoding, jobs.run(work), strict=True))
+        try:
+            logs = dict(zip(settings.encoding, jobs.run(work), strict=True))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                "stopped by you; every finished epoch is kept in last.pth of each scheme. "
+                "Run the same command with --resume to go on."
+            ) from None
     shutil.rmtree(folder)
     return logs
 
@@ -65,7 +73,12 @@ def main(settings: Settings) -> None:
         logs = {name: train_scheme(replace(settings, encoding=(name,)), rows, chosen) for name in settings.encoding}
     for name, log in logs.items():
         print(f"{name:18} {log['test_acc']:7.2%} of the test rows correct")
-    print(f"everything is in {settings.output_dir}; next: python problem2/analyze.py")
+    flags = {}
+    if settings.output_dir != Settings.output_dir:
+        flags["results_dir"] = settings.output_dir
+    if settings.data_dir != Settings.data_dir:
+        flags["data_dir"] = settings.data_dir
+    print(f"everything is in {settings.output_dir}; next: {command(HERE / 'analyze.py', **flags)}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from lab.settings import as_plain, setting
+from lab.settings import LARGEST_SEED, as_plain, setting
 from lab.training import Batch, Recipe, Task, train
 from problem2 import dataset
 from problem2.dataset import DEFAULT, Rows
@@ -23,19 +23,23 @@ class Settings:
     protocol: str = setting("course", "where rows come from and how votes are pooled", choices=(*PROTOCOLS,))
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
-    batch_size: int | None = setting(None, "rows in a step (128)", minimum=1)
-    epochs: int | None = setting(None, "passes over the training rows (course: 34, strict: 64)", minimum=1)
-    lr: float | None = setting(None, "highest learning rate (course: 0.008, strict: 0.003)", minimum=0)
-    d_model: int | None = setting(None, "width of the model (course: 32, strict: 64)", minimum=1)
-    num_heads: int = setting(4, "attention heads in each layer", minimum=1)
-    num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1)
-    d_ff: int | None = setting(None, "inner width of the feed-forward layers (course: 64, strict: 128)", minimum=1)
+    batch_size: int | None = setting(None, "rows in a step (128)", minimum=1, maximum=1_000_000)
+    epochs: int | None = setting(
+        None, "passes over the training rows (course: 34, strict: 64)", minimum=1, maximum=100_000
+    )
+    lr: float | None = setting(None, "highest learning rate (course: 0.008, strict: 0.003)", minimum=1e-6, maximum=1)
+    d_model: int | None = setting(None, "width of the model (course: 32, strict: 64)", minimum=1, maximum=4096)
+    num_heads: int = setting(4, "attention heads in each layer", minimum=1, maximum=4096)
+    num_layers: int | None = setting(None, "layers (course: 2, strict: 1)", minimum=1, maximum=100)
+    d_ff: int | None = setting(
+        None, "inner width of the feed-forward layers (course: 64, strict: 128)", minimum=1, maximum=16_384
+    )
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
-    weight_decay: float = setting(0.1, "weight decay of AdamW", minimum=0)
-    max_len: int = setting(1024, "rows of a trained position table", minimum=1)
+    weight_decay: float = setting(0.1, "weight decay of AdamW", minimum=0, maximum=100)
+    max_len: int = setting(1024, "rows of a trained position table", minimum=1, maximum=1_000_000)
     causal: bool = setting(False, "let each position attend only to itself and to earlier ones")
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
-    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
+    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0, maximum=LARGEST_SEED)
     resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
 
 

@@ -80,6 +80,7 @@ def test_a_damaged_file_is_refused(good, damage):
         ({"kind": "there", "settings": {}, "model": {}}, "of there, not of here"),
         ({"kind": "here", "settings": {}}, "lacks its settings or its weights"),
         ({"kind": "here", "settings": {"d": {}}, "model": {}}, "no plain values"),
+        ({"kind": "here", "settings": {"dropout": float("nan")}, "model": {}}, "no plain values"),
     ],
 )
 def test_other_contents(tmp_path, content, words):
@@ -105,6 +106,8 @@ def build(settings):
         ({"d": 3}, linear(extra=torch.zeros(1)), "Unexpected key"),
         ({"d": 3}, linear(bias=[0.0, 0.0, 0.0]), r"x\.pth does not fit"),
         ({"d": 3}, linear(bias=torch.full((3,), float("nan"))), "not finite"),
+        ({"d": 3}, linear(bias=torch.zeros(3, dtype=torch.float64)), "no float32"),
+        ({"d": 3}, linear(bias=torch.zeros(3, dtype=torch.complex64)), "no float32"),
         ({"d": "three"}, linear(), r"x\.pth does not fit"),
         ({}, linear(), r"x\.pth does not fit"),
         ({"d": 2**60}, linear(), r"x\.pth does not fit"),
