@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -90,6 +91,9 @@ def _log(job: Job) -> Path:
 def _work(job: Job) -> None:
     """In a process of its own: the function, with its output in a file, and its result."""
     device.start("cpu")
+    tqdm.set_lock(
+        threading.RLock()
+    )  # one that this process shares with no other, so that none is left if it is stopped
     sys.stdout = sys.stderr = open(_log(job), "w")  # noqa: SIM115  (open until the process ends)
     settings.run(lambda: write_json(job.result, {"settings": job.settings} | job.function(**job.settings, **job.paths)))
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from lab.files import UserError
+from lab.files import UserError, shown
 
 
 def start(name: str = "auto") -> torch.device:
@@ -21,9 +21,9 @@ def start(name: str = "auto") -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()  # "meta" computes nothing
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = shown(str(error).strip().partition(". ")[0], 100)
         raise UserError(
             f"--device {name} cannot be used here ({reason}): give cpu, cuda, mps, or leave it out."
         ) from None

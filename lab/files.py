@@ -27,6 +27,9 @@ def shown(text: object, longest: int = 120) -> str:
 # --- writing ---------------------------------------------------------------------------------------------------
 
 
+BESIDE = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # names of files that are being written
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write beside, flush to disk, rename: a reader sees the old file or the new one, never a part of either."""
     path = Path(path)
@@ -134,27 +137,26 @@ def read_json(path: Path, hint: str):
 @contextlib.contextmanager
 def only_one(folder: Path, what: str):
     """Lock `folder` for this process. The operating system unlocks it when the process ends, however it ends."""
+    import filelock  # comes with torch; locks on Windows, too, follows no link and empties no file
+
     folder = Path(folder)
-    try:
-        import fcntl
-    except ImportError:  # Windows has no locks of this kind
-        yield
-        return
+    lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "w")  # noqa: SIM115  (open for as long as the lock is held)
+        lock.acquire()
+    except filelock.Timeout:
+        raise UserError(
+            f"{folder} is in use by {what}: wait until it has ended, or choose another folder with --output-dir."
+        ) from None
     except OSError as error:
         raise UserError(
             f"{folder} cannot be used as output folder ({error.strerror or error}): fix its permissions "
             "or choose another with --output-dir."
         ) from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                f"{folder} is in use by {what}: wait until it has ended, or choose another folder with --output-dir."
-            ) from None
-        for left in folder.glob(".*.tmp"):  # by a process that was killed while it wrote
-            left.unlink(missing_ok=True)
+    try:
+        for left in folder.iterdir():
+            if BESIDE.fullmatch(left.name):  # by a process that was killed while it wrote
+                left.unlink(missing_ok=True)
         yield
+    finally:
+        lock.release()

@@ -8,8 +8,11 @@ settings = parse(Settings, __doc__)      # --epochs 10
 """
 
 import argparse
+import difflib
 import math
 import os
+import shlex
+import subprocess
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -17,16 +20,19 @@ from typing import get_args
 
 from lab.files import UserError, shown
 
+LARGEST_SEED = 2**43 - 1  # seeds of epochs are a million times as large, and must fit 64 bits
 KINDS = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
 
 
-def setting(default, help, minimum=-math.inf, maximum=math.inf, choices=None, metavar=None, positional=False):
+def setting(
+    default, help, minimum=-math.inf, maximum=math.inf, choices=None, metavar=None, positional=False, repeats=False
+):
     """A field that is a flag: int, float, str or Path (or None), a switch (bool), or several values (tuple).
 
-    A `positional` tuple takes the words that belong to no flag.
+    A `positional` tuple takes the words that belong to no flag. A value stands twice only there, or with `repeats`.
     """
-    limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
-    return field(default=default, metadata=limits | {"help": help, "metavar": metavar, "positional": positional})
+    about = {"minimum": minimum, "maximum": maximum, "choices": choices, "help": help, "metavar": metavar}
+    return field(default=default, metadata=about | {"positional": positional, "repeats": repeats or positional})
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,6 +41,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str):
         raise UserError(f"{message} (--help explains all flags).")
 
+    def parse_args(self, *arguments):
+        given, unknown = self.parse_known_args(*arguments)
+        if unknown:
+            given_name = unknown[0].partition("=")[0].strip("-")
+            names = {flag.strip("-"): flag for flag in self._option_string_actions}
+            near = difflib.get_close_matches(given_name, names, 1)
+            hint = f": did you mean {names[near[0]]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return given
+
 
 def parse(cls, description: str, argv: list[str] | None = None):
     """The command line as an instance of `cls`, or a UserError."""
@@ -42,11 +58,21 @@ def parse(cls, description: str, argv: list[str] | None = None):
     for item in fields(cls):
         _add_flag(parser, item)
     given = vars(parser.parse_args(argv))
+    for item in fields(cls):
+        values = given[item.name]
+        if isinstance(values, list) and not item.metadata["repeats"]:
+            twice = [value for number, value in enumerate(values) if value in values[:number]]
+            if twice:
+                parser.error(f"argument {_flag(item)}: {twice[0]} stands there twice")
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
+def _flag(item) -> str:
+    return "--" + item.name.replace("_", "-")
+
+
 def _add_flag(parser: argparse.ArgumentParser, item) -> None:
-    options, flag = item.metadata, "--" + item.name.replace("_", "-")
+    options, flag = item.metadata, _flag(item)
     if item.type is bool:
         parser.add_argument(flag, action="store_true", help=options["help"])
         return
@@ -89,6 +115,22 @@ def as_plain(settings) -> dict:
     }
 
 
+def command(script: Path, **flags: Path) -> str:
+    """A command line as the user can type it where they stand: command(…/analyze.py, output_dir=…)"""
+    words = ["python", _from_here(script)]
+    for name, path in flags.items():
+        words += ["--" + name.replace("_", "-"), _from_here(path)]
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def _from_here(path: Path) -> str:
+    whole = os.path.abspath(path)
+    try:
+        return min(os.path.relpath(path), whole, key=len)
+    except ValueError:  # Windows: on another drive
+        return whole
+
+
 @dataclass(frozen=True)
 class NoSettings:
     """Of a script without flags."""
@@ -109,10 +151,15 @@ def run(main, description: str | None = None) -> None:
     except BrokenPipeError:  # "| head": nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):  # torch's ways to say so
+            raise
+        print("error: there is not enough memory for a model or batch of this size.", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:  # a name too long, a device gone: what no reader of files foresaw
         what = f"{error.filename}: " if error.filename else ""
         print(f"error: {shown(f'{what}{error.strerror or error}.', 2000)}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("\nstopped.", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop}" if str(stop) else "\nstopped.", file=sys.stderr)
         sys.exit(130)

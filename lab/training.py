@@ -10,6 +10,7 @@ never interrupted.
 import copy
 import hashlib
 import math
+import os
 import shutil
 import sys
 import time
@@ -28,7 +29,7 @@ from lab.figures import draw_training_curves
 from lab.files import UserError, only_one, read_json, versions, write_json, write_timing
 
 COLUMNS = ("train_loss", "train_acc", "val_loss", "val_acc")  # of the log, one number per epoch
-FINISHED = ("best_model.pth", "training_log.json", "training_curves.png", "timing.json")  # of a run
+FINISHED = ("training_log.json", "best_model.pth", "training_curves.png", "timing.json")  # of a run
 Batch = tuple[Tensor, ...]  # tensors with one entry per row
 
 
@@ -144,27 +145,29 @@ def train(
     last.pth             all that `resume` needs
     training_log.json    written when the run has ended, with training_curves.png and timing.json
 
-    A finished run that was in `output_dir` is kept in previous/ there.
+    A finished run that was in `output_dir` is kept in previous/ there, unless previous/ holds a better one.
     """
     settings = settings | {"data": data_digest(task)}
+    log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     with only_one(output_dir, "a training"):
         try:
-            return _train(model, task, recipe, settings, output_dir, seed, resume)
+            return _train(model, task, recipe, settings, output_dir, seed, resume, log)
         except KeyboardInterrupt:
-            raise UserError(
+            if not log["val_acc"]:
+                raise KeyboardInterrupt("stopped by you in the first epoch: nothing was written.") from None
+            raise KeyboardInterrupt(
                 f"stopped by you; every finished epoch is kept in {output_dir / 'last.pth'}. "
                 "Run the same command with --resume to go on."
             ) from None
 
 
-def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
+def _train(model, task, recipe, settings, output_dir, seed, resume, log) -> dict:
     rows = take(task.train, slice(None), next(model.parameters()).device)
     average = copy.deepcopy(model) if recipe.ema_decay else model
     optimizer = make_optimizer(model, recipe)
     parts = {"model": model, "average": average, "optimizer": optimizer}
-    log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     if resume:
-        log = _restore(output_dir / "last.pth", task.kind, settings, parts, log)
+        log |= _restore(output_dir / "last.pth", task.kind, settings, parts)
     done = len(log["val_acc"])
     per_epoch = math.ceil(min(recipe.epoch_rows or math.inf, len(rows[0])) / recipe.batch_size)
     steps = {"total": recipe.epochs * per_epoch, "initial": done * per_epoch}
@@ -180,7 +183,7 @@ def _train(model, task, recipe, settings, output_dir, seed, resume) -> dict:
             log["seconds"] += time.perf_counter() - started
             bar.write(_line(epoch, recipe, scores, best), file=sys.stdout)
             if epoch == 0:
-                _keep_previous(output_dir)
+                _clear(output_dir)
             header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1}
             if best:
                 checkpoint.save(output_dir / "best_model.pth", header | {"model": average.state_dict()})
@@ -197,30 +200,48 @@ def _line(epoch: int, recipe: Recipe, scores: list[float], best: bool) -> str:
     )
 
 
-def _keep_previous(folder: Path) -> None:
-    """Move a finished run to previous/, and say so."""
-    path = folder / "training_log.json"
-    if not path.exists():
+def _clear(folder: Path) -> None:
+    """Make room for a new run. A finished run goes to previous/, unless the one there is better; both are said.
+
+    Whatever moment the process is killed at, no checkpoint is left beside the state or the log of another run: the
+    old state goes first, and a finished run is copied whole before its log, and then the rest of it, is removed.
+    """
+    (folder / "last.pth").unlink(missing_ok=True)
+    if not (folder / "training_log.json").exists():
         return
-    try:
-        log = read_json(path, "")
-        what = f"a run of {len(log['val_acc'])} epochs, {log['test_acc']:.2%} of the test rows correct"
-    except (UserError, KeyError, TypeError, ValueError):
-        what = "an earlier run"
-    previous = folder / "previous"
-    previous.mkdir(exist_ok=True)
+    previous, copied = folder / "previous", folder / ".previous.tmp"
+    (accuracy, what), (best, better) = _of_finished(folder), _of_finished(previous)
+    if best > accuracy:
+        where = f"it is replaced, because {previous} holds a better one, {better}"
+    else:
+        shutil.rmtree(copied, ignore_errors=True)  # of a process that was killed here
+        copied.mkdir()
+        for name in FINISHED:
+            if (folder / name).exists():
+                shutil.copy(folder / name, copied / name)
+        shutil.rmtree(previous, ignore_errors=True)
+        os.replace(copied, previous)
+        where = f"it is now in {previous}"
     for name in FINISHED:
-        (previous / name).unlink(missing_ok=True)
-        if (folder / name).exists():
-            shutil.move(folder / name, previous / name)
-    print(f"{folder} held {what}: it is now in {previous}", flush=True)
+        (folder / name).unlink(missing_ok=True)
+    print(f"{folder} held {what}: {where}. What was analysed of it stays until it is analysed again.", flush=True)
 
 
-def _restore(path: Path, kind: str, settings: dict, parts: dict, fresh_log: dict) -> dict:
+def _of_finished(folder: Path) -> tuple[float, str]:
+    """The test accuracy of the finished run in `folder` (below 0 if there is none), and the run in words."""
+    try:
+        log = read_json(folder / "training_log.json", "")
+        what = f"a run of {len(log['val_acc'])} epochs, {log['test_acc']:.2%} of the test rows correct"
+        return (log["test_acc"] if (folder / "best_model.pth").exists() else -1.0), what
+    except (UserError, KeyError, TypeError, ValueError):
+        return -1.0, "an earlier run"
+
+
+def _restore(path: Path, kind: str, settings: dict, parts: dict) -> dict:
     """Put the saved state into the model, its average and the optimizer; returns the log of the epochs so far."""
     if not path.exists():
         print(f"nothing to resume in {path.parent}: starting from the beginning.")
-        return fresh_log
+        return {}
     saved = checkpoint.load(path, kind)
     changed = sorted(name for name in settings if saved["settings"].get(name) != settings[name])
     if changed:
@@ -229,12 +250,18 @@ def _restore(path: Path, kind: str, settings: dict, parts: dict, fresh_log: dict
             f"{path} was trained with {name} = {saved['settings'].get(name)}, not {settings[name]}: "
             "resume with the same flags, or start anew without --resume."
         )
+    recipe = _recipe_of(parts["optimizer"])
     try:
         for name, part in parts.items():
             part.load_state_dict(saved[name])
-        state = parts["optimizer"].state
-        if any(state[parameter]["exp_avg"].shape != parameter.shape for parameter in parts["model"].parameters()):
-            raise ValueError("another model's optimizer")
+        if _recipe_of(parts["optimizer"]) != recipe:
+            raise ValueError("another optimizer")
+        for parameter, state in parts["optimizer"].state.items():
+            moments = state["exp_avg"], state["exp_avg_sq"]
+            if any((tensor.shape, tensor.dtype) != (parameter.shape, parameter.dtype) for tensor in moments):
+                raise ValueError("another model's optimizer")
+        if len(parts["optimizer"].state) != len([*parts["model"].parameters()]):
+            raise ValueError("parameters without their state")
         log = {name: [float(value) for value in saved["log"][name]] for name in COLUMNS}
         log |= {"best_epoch": int(saved["log"]["best_epoch"]), "seconds": float(saved["log"]["seconds"])}
         if {len(log[name]) for name in COLUMNS} != {saved["epoch"]}:
@@ -245,6 +272,11 @@ def _restore(path: Path, kind: str, settings: dict, parts: dict, fresh_log: dict
         raise UserError(f"{path} is not complete: start anew without --resume.") from None
     print(f"resuming after epoch {saved['epoch']}.")
     return log
+
+
+def _recipe_of(optimizer: torch.optim.Optimizer) -> list[dict]:
+    """All that decides a step but the learning rate, which each step sets anew, and the parameters."""
+    return [{name: group[name] for name in group if name not in ("params", "lr")} for group in optimizer.param_groups]
 
 
 def finished(output_dir: Path, settings: dict) -> dict | None:
@@ -278,6 +310,11 @@ def data_digest(task: Task) -> str:
 def _finish(model, task, settings, output_dir: Path, log: dict) -> dict:
     """Evaluate the best weights on the test rows, and write what people read."""
     best = checkpoint.load(output_dir / "best_model.pth", task.kind)
+    if (best.get("epoch"), best["settings"]) != (log["best_epoch"], settings):
+        raise UserError(
+            f"{output_dir / 'best_model.pth'} is not of epoch {log['best_epoch']} of this run, which was its best: "
+            "start anew without --resume."
+        )
     model.load_state_dict(best["model"])
     test_loss, test_acc = evaluate(model, task.test, task.score)
     write_timing(output_dir, log.pop("seconds"), next(model.parameters()).device)

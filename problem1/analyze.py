@@ -43,7 +43,7 @@ from problem1.analysis.context import Context, load_context
 HERE = Path(__file__).resolve().parent
 OF_SOME_MODELS = (  # what the analysis of an earlier model may have left, and this one may not write again
     "examples/*+*.*",
-    "examples/given.json",
+    "examples/given/*.*",
     "attention_patterns/*+*.*",
     "attention_patterns/*.head*.*",
     "attention_patterns/in_detail.*",
@@ -64,11 +64,19 @@ class Settings:
 
 
 def analyse(context: Context, num_samples: int) -> None:
-    """Questions about any model, then how one that can add does it."""
-    for pattern in OF_SOME_MODELS:
-        for path in context.output_dir.glob(pattern):
-            path.unlink()
+    """Questions about any model, then how one that can add does it; at the end, what an earlier analysis left goes."""
+    before = of_some_models(context.output_dir)
     answer(context, num_samples)
+    now = of_some_models(context.output_dir)
+    for path, when in before.items():
+        if now.get(path) == when:  # not written again
+            path.unlink()
+
+
+def of_some_models(folder: Path) -> dict[Path, int]:
+    """The files OF_SOME_MODELS, and when they were written."""
+    found = [path for pattern in OF_SOME_MODELS for path in folder.glob(pattern)]
+    return {path: path.stat().st_mtime_ns for path in found}
 
 
 def answer(context: Context, num_samples: int) -> None:
@@ -106,10 +114,18 @@ def main(settings: Settings) -> None:
             print(f"WARNING: {context.warning}\n", flush=True)
         if given:
             print(examples.findings(examples.run_given(context, given)))
-        else:
+            print(
+                f"drawn in {settings.output_dir / examples.GIVEN}: A+B.png, and every head's pattern in A+B.heads.png"
+            )
+            return
+        try:
             analyse(context, settings.num_samples)
-            if context.warning:
-                print(f"\nWARNING: {context.warning}")
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped by you; what has not been analysed again is in {settings.output_dir} as it was before."
+            ) from None
+        if context.warning:
+            print(f"\nWARNING: {context.warning}")
         print(f"everything is in {settings.output_dir}")
 
 

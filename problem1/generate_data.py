@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lab.installed
 
 from lab.files import UserError, only_one, write_text
-from lab.settings import parse, run, setting
+from lab.settings import LARGEST_SEED, parse, run, setting
 
 HERE = Path(__file__).resolve().parent
 PLUS = 10
@@ -31,10 +31,12 @@ LONGEST = 100  # digits of an operand, in data and in checkpoints
 @dataclass(frozen=True)
 class Settings:
     num_digits: int = setting(3, "digits of each operand", minimum=1, maximum=LONGEST)
-    seed: int = setting(641, "seed of train.json; val.json and test.json take the next two", minimum=0)
-    train_size: int = setting(10_000, "rows of train.json", minimum=1)
-    val_size: int = setting(2_000, "rows of val.json", minimum=1)
-    test_size: int = setting(2_000, "rows of test.json", minimum=1)
+    seed: int = setting(
+        641, "seed of train.json; val.json and test.json take the next two", minimum=0, maximum=LARGEST_SEED
+    )
+    train_size: int = setting(10_000, "rows of train.json", minimum=1, maximum=10_000_000)
+    val_size: int = setting(2_000, "rows of val.json", minimum=1, maximum=10_000_000)
+    test_size: int = setting(2_000, "rows of test.json", minimum=1, maximum=10_000_000)
     output_dir: Path = setting(HERE / "data", "folder for the three files", metavar="DIR")
 
 

@@ -19,7 +19,7 @@ import torch
 
 from lab import device
 from lab.files import UserError
-from lab.settings import as_plain, parse, run, setting
+from lab.settings import LARGEST_SEED, as_plain, command, parse, run, setting
 from lab.training import Recipe, Task, evaluate, train
 from problem1.checkpoint import KIND, build
 from problem1.dataset import load_or_generate, sampling_weights, score, seen_in, swap_columns
@@ -31,20 +31,25 @@ HERE = Path(__file__).resolve().parent
 class Settings:
     data_dir: Path = setting(HERE / "data", "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder for checkpoints, log and curves", metavar="DIR")
-    batch_size: int = setting(64, "rows in a step", minimum=1)
-    epochs: int = setting(16, "times that as many rows as there are training rows are drawn", minimum=1)
-    lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=0)
-    d_model: int = setting(64, "width of the model", minimum=1)
-    num_heads: int = setting(4, "heads of each attention module", minimum=1)
-    num_layers: int = setting(2, "layers of the encoder, and of the decoder", minimum=1)
-    d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1)
+    batch_size: int = setting(64, "rows in a step", minimum=1, maximum=1_000_000)
+    epochs: int = setting(
+        16, "times that as many rows as there are training rows are drawn", minimum=1, maximum=100_000
+    )
+    lr: float = setting(2e-3, "highest learning rate, after the warm-up", minimum=1e-6, maximum=1)
+    d_model: int = setting(64, "width of the model", minimum=1, maximum=4096)
+    num_heads: int = setting(4, "heads of each attention module", minimum=1, maximum=4096)
+    num_layers: int = setting(2, "layers of the encoder, and of the decoder", minimum=1, maximum=100)
+    d_ff: int = setting(256, "inner width of the feed-forward layers", minimum=1, maximum=16_384)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
-    weight_decay: float = setting(0.5, "weight decay of AdamW", minimum=0)
+    weight_decay: float = setting(0.5, "weight decay of AdamW", minimum=0, maximum=100)
     hard_weight: float = setting(
-        3.0, "a row is drawn 1 + this times as often for each column that adds up to 9 or 10 (0: all alike)", minimum=0
+        3.0,
+        "a row is drawn 1 + this times as often for each column that adds up to 9 or 10 (0: all alike)",
+        minimum=0,
+        maximum=1000,
     )
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
-    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
+    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0, maximum=LARGEST_SEED)
     resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
 
 
@@ -75,7 +80,17 @@ def main(settings: Settings) -> None:
         _, accuracy = evaluate(model, (new.sources, new.targets), score)
         unseen = "that are no training sum, nor one with digits swapped within columns"
         print(f"      {accuracy:.2%} of the {len(new):,} {unseen}")
-    print(f"everything is in {settings.output_dir}; next: python problem1/analyze.py")
+    print(f"everything is in {settings.output_dir}; next: {analysis(settings)}")
+
+
+def analysis(settings: Settings) -> str:
+    """The command that analyses what was trained."""
+    flags = {}
+    if settings.output_dir != Settings.output_dir:
+        flags = {"model_path": settings.output_dir / "best_model.pth", "output_dir": settings.output_dir}
+    if settings.data_dir != Settings.data_dir:
+        flags["data_dir"] = settings.data_dir
+    return command(HERE / "analyze.py", **flags)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ class Settings:
     )
     batch_size: int = setting(512, "sequences at once (fewer of long ones)", minimum=1)
     test_lengths: tuple[int, ...] = setting((32, 64, 128, 256), "lengths to test at", minimum=2, maximum=20_000)
-    sequence: tuple[int, ...] = setting((), "only classify this sequence of values from 0 to 99", metavar="VALUE")
+    sequence: tuple[int, ...] = setting(
+        (), "only classify this sequence of values from 0 to 99", metavar="VALUE", repeats=True
+    )
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
 
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lab.installed
 
 from lab.files import UserError, only_one, write_text
-from lab.settings import parse, run, setting
+from lab.settings import LARGEST_SEED, parse, run, setting
 
 HERE = Path(__file__).resolve().parent
 LARGEST = 99  # values are 0 … 99
@@ -34,10 +34,12 @@ SETS = {  # folder -> lengths made by --generate-extrapolation, and what tells i
 
 @dataclass(frozen=True)
 class Settings:
-    seed: int = setting(641, "seed of train.json; val.json and test.json take the next two", minimum=0)
-    train_size: int = setting(10_000, "rows of train.json", minimum=1)
-    val_size: int = setting(2_000, "rows of val.json", minimum=1)
-    test_size: int = setting(2_000, "rows of test.json", minimum=1)
+    seed: int = setting(
+        641, "seed of train.json; val.json and test.json take the next two", minimum=0, maximum=LARGEST_SEED
+    )
+    train_size: int = setting(10_000, "rows of train.json", minimum=1, maximum=10_000_000)
+    val_size: int = setting(2_000, "rows of val.json", minimum=1, maximum=10_000_000)
+    test_size: int = setting(2_000, "rows of test.json", minimum=1, maximum=10_000_000)
     min_train_len: int = setting(8, "shortest sequence of the three files", minimum=2, maximum=100_000)
     max_train_len: int = setting(16, "longest sequence of the three files", minimum=2, maximum=100_000)
     generate_extrapolation: bool = setting(False, "make the longer test sets as well")

@@ -23,7 +23,7 @@ import torch
 
 from lab import device
 from lab.files import UserError, only_one
-from lab.settings import as_plain, parse, run, setting
+from lab.settings import LARGEST_SEED, as_plain, command, parse, run, setting
 from lab.training import Batch, Recipe, Task, train
 from problem2 import dataset
 from problem2.checkpoint import KIND, build
@@ -42,18 +42,18 @@ class Settings:
     )
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
-    batch_size: int = setting(128, "rows in a step", minimum=1)
-    epochs: int = setting(34, "passes over the training rows", minimum=1)
-    lr: float = setting(8e-3, "highest learning rate, after the warm-up", minimum=0)
-    d_model: int = setting(32, "width of the model", minimum=1)
-    num_heads: int = setting(4, "attention heads in each layer", minimum=1)
-    num_layers: int = setting(2, "layers", minimum=1)
-    d_ff: int = setting(64, "inner width of the feed-forward layers", minimum=1)
+    batch_size: int = setting(128, "rows in a step", minimum=1, maximum=1_000_000)
+    epochs: int = setting(34, "passes over the training rows", minimum=1, maximum=100_000)
+    lr: float = setting(8e-3, "highest learning rate, after the warm-up", minimum=1e-6, maximum=1)
+    d_model: int = setting(32, "width of the model", minimum=1, maximum=4096)
+    num_heads: int = setting(4, "attention heads in each layer", minimum=1, maximum=4096)
+    num_layers: int = setting(2, "layers", minimum=1, maximum=100)
+    d_ff: int = setting(64, "inner width of the feed-forward layers", minimum=1, maximum=16_384)
     dropout: float = setting(0.0, "share of activations dropped while training", minimum=0, maximum=0.9)
-    weight_decay: float = setting(0.1, "weight decay of AdamW", minimum=0)
-    max_len: int = setting(1024, "rows of a trained position table", minimum=1)
+    weight_decay: float = setting(0.1, "weight decay of AdamW", minimum=0, maximum=100)
+    max_len: int = setting(1024, "rows of a trained position table", minimum=1, maximum=1_000_000)
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
-    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0)
+    seed: int = setting(641, "seed of weights, order of rows and augmentation", minimum=0, maximum=LARGEST_SEED)
     resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
 
 
@@ -115,7 +115,13 @@ def side_by_side(settings: Settings) -> dict[str, float]:
         only_one(settings.output_dir, "a training"),  # a folder that cannot be used is refused once
         ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool,
     ):
-        return dict(zip(settings.encoding, pool.map(train_alone, each), strict=True))
+        try:
+            return dict(zip(settings.encoding, pool.map(train_alone, each), strict=True))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                "stopped by you; every finished epoch is kept in last.pth of each scheme. "
+                "Run the same command with --resume to go on."
+            ) from None
 
 
 def main(settings: Settings) -> None:
@@ -131,7 +137,12 @@ def main(settings: Settings) -> None:
         accuracies = {name: train_scheme(one, rows, chosen)["test_acc"] for name, one in each.items()}
     for name, accuracy in accuracies.items():
         print(f"{name:18} {accuracy:7.2%} of the test rows correct")
-    print(f"everything is in {settings.output_dir}; next: python problem2/analyze.py")
+    flags = {}
+    if settings.output_dir != Settings.output_dir:
+        flags["results_dir"] = settings.output_dir
+    if settings.data_dir != Settings.data_dir:
+        flags["data_dir"] = settings.data_dir
+    print(f"everything is in {settings.output_dir}; next: {command(HERE / 'analyze.py', **flags)}")
 
 
 if __name__ == "__main__":

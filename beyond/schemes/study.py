@@ -23,7 +23,7 @@ from beyond.schemes.runs import PROTOCOLS, VARIANTS, collect, config_of_run, dat
 from beyond.schemes.summary import as_table, draw_curves, sum_up
 from lab import device
 from lab.files import UserError, versions, write_json
-from lab.settings import parse, run, setting
+from lab.settings import LARGEST_SEED, parse, run, setting
 from problem2.analysis.evaluation import KINDS
 from problem2.dataset import DEFAULT, Rows
 
@@ -36,11 +36,13 @@ EPOCHS = {("strict", "window"): 256}  # a proof asks for more than tests do; all
 class Settings:
     encoding: tuple[str, ...] = setting((), "schemes (left out: all)", choices=VARIANTS, metavar="NAME")
     protocols: tuple[str, ...] = setting(("course", "strict"), "protocols", choices=(*PROTOCOLS,))
-    seeds: tuple[int, ...] = setting((641, 642, 643), "seeds of training", minimum=0)
+    seeds: tuple[int, ...] = setting((641, 642, 643), "seeds of training", minimum=0, maximum=LARGEST_SEED)
     data_dir: Path = setting(DEFAULT, "folder of the data", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder of the results", metavar="DIR")
     lengths: tuple[int, ...] = setting((), "lengths to test at (left out: to 256, strict to 1024)", minimum=2)
-    epochs: int | None = setting(None, "passes over the training rows (left out: as train.py)", minimum=1)
+    epochs: int | None = setting(
+        None, "passes over the training rows (left out: as train.py)", minimum=1, maximum=100_000
+    )
     workers: int = setting(0, "runs at a time (0: one for each core)", minimum=0, maximum=64)
     only_sum_up: bool = setting(False, "train and measure nothing, sum up what there is")
 

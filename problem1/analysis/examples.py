@@ -2,7 +2,8 @@
 
 examples/<a>+<b>.png               the sum as on paper; where each digit looks; what is written without each head
 attention_patterns/<a>+<b>.png     every head's pattern
-examples/examples.json             the numbers (given.json for sums that the user gave)
+examples/examples.json             the numbers
+examples/given/                    the same for sums that the user gave; git ignores it
 """
 
 import math
@@ -23,6 +24,7 @@ from problem1.analysis.interventions import InterventionRunner
 from problem1.dataset import START, SYMBOLS, Sums, carries, decoder_inputs
 
 CHAIN = "a carry chain through 9s"
+GIVEN = "examples/given"
 PANELS = 5  # beside one another in a figure
 
 
@@ -31,12 +33,8 @@ def parse_sum(text: str, num_digits: int) -> tuple[int, int]:
     left, plus, right = text.partition("+")
     if not (plus and left.isascii() and right.isascii() and left.isdigit() and right.isdigit()):
         raise UserError(f"--examples: {text!r} is not a sum of two numbers such as 663+497.")
-    longest = max(len(left), len(right))
-    if longest > num_digits:
-        raise UserError(
-            f"--examples: {text} has {longest} digits, but this model adds numbers of {num_digits}: "
-            "give shorter ones, or train a model on data of more digits."
-        )
+    if {len(left), len(right)} != {num_digits}:
+        raise UserError(f"--examples: {text} does not fit: this model adds numbers of exactly {num_digits} digits.")
     return int(left), int(right)
 
 
@@ -147,20 +145,20 @@ def draw_on_paper(axes, example: dict) -> None:
     axes.plot([-0.5, len(a) + 0.5], [1.2, 1.2], color="black", linewidth=1)
 
 
-def write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:
-    """The numbers, and two figures for each example."""
-    results = context.write(f"examples/{name}", {"examples": examine(context.model, sums, reasons)})
+def write(context: Context, name: str, patterns: str, sums: Sums, reasons: list[str]) -> dict:
+    """The numbers, and beside them a figure for each example; another one with every head goes to `patterns`."""
+    results = context.write(name, {"examples": examine(context.model, sums, reasons)})
     for example in tqdm(results["examples"], desc="examples", unit="sum", leave=False, disable=None):
         draw_example(
             example,
-            context.output_dir / f"examples/{example['sum']}.png",
+            context.output_dir / Path(name).parent / f"{example['sum']}.png",
             context.caption("Above: for each digit the attention of each cross-attention head; white 0, dark 1."),
         )
         draw_all_heads(
             example["patterns"],
             (example["decoder_inputs"], example["source"]),
             f"{example['sum']} = {example['prediction']}: where every head attends",
-            context.output_dir / f"attention_patterns/{example['sum']}.png",
+            context.output_dir / patterns.format(example["sum"]),
             context.caption("Rows are queries, columns keys; the decoder's rows are the symbols it reads."),
         )
     return results
@@ -168,19 +166,19 @@ def write(context: Context, name: str, sums: Sums, reasons: list[str]) -> dict:
 
 def run(context: Context, count: int) -> dict:
     """Write examples/ for sums of different kinds."""
-    return write(context, "examples.json", *select(context, count))
+    return write(context, "examples/examples.json", "attention_patterns/{}.png", *select(context, count))
 
 
 def run_given(context: Context, pairs: list[tuple[int, int]]) -> dict:
-    """The same for the sums that a user gives, beside those that are there."""
+    """The same for the sums that a user gives, in a folder of their own."""
     sums = sums_of(pairs, context.num_digits)
-    return write(context, "given.json", sums, ["given"] * len(sums))
+    return write(context, f"{GIVEN}/given.json", GIVEN + "/{}.heads.png", sums, ["given"] * len(sums))
 
 
 def findings(results: dict) -> str:
     lines = []
     for example in results["examples"]:
         verdict = "right" if example["correct"] else f"wrong, it is {example['target']}"
-        least = 100 * min(example["confidence"])
+        least = min(math.floor(10_000 * min(example["confidence"])) / 100, 99.99)  # rounded down: none is certain
         lines.append(f"{example['sum']} = {example['prediction']}   {verdict}; every digit with at least {least:.2f}%")
     return "\n".join(lines)

@@ -12,12 +12,13 @@ import lab.installed
 import torch
 
 from lab.files import write_json
-from tests.fault_injection.disturb import Tally, kills, places
+from lab.settings import run
+from tests.fault_injection.disturb import Tally, kills, places, restarts
 from tests.fault_injection.malformed import read
-from tests.fault_injection.scripts import JOBS, READERS, Inputs
+from tests.fault_injection.scripts import JOBS, READERS, RESTARTED, Inputs
 
 
-def main() -> int:
+def main() -> None:
     torch.set_num_threads(1)
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
@@ -27,6 +28,8 @@ def main() -> int:
             command = inputs.command(template, out="{out}")
             tasks.append((kills, command, count, work / "kills"))
             tasks += [(places, command, work / "places")] * ("{out}" in template)
+        restarted = inputs.command(RESTARTED, out="{out}")
+        tasks.append((restarts, restarted, work / "restarts"))
         tasks += [(read, name, count, inputs, work / name) for name, (_, _, count, _) in READERS.items()]
         for function, what, *arguments in tasks:
             before = len(tally.failures)
@@ -38,8 +41,8 @@ def main() -> int:
     counts = dict(sorted(tally.counts.items()))
     write_json(Path(__file__).with_name("results.json"), {"counts": counts, "failures": tally.failures})
     print(*(f"FAILED: {failure}" for failure in tally.failures), f"{len(tally.failures)} failures", sep="\n")
-    return 1 if tally.failures else 0
+    sys.exit(1 if tally.failures else 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main, __doc__)

@@ -112,6 +112,31 @@ def kills(command: list[str], count: int, work: Path, tally: Tally) -> None:
     shutil.rmtree(work)
 
 
+def restarts(command: list[str], work: Path, tally: Tally, step: int = 1) -> None:
+    """Run train.py again, without --resume, in the folder of a finished run; cut it off before each change of a file,
+    or fill the disk at each write; then go on with --resume. What is left is what an undisturbed second run leaves."""
+    script, twice, folder, marks = Script(command, work), work / "twice", work / "run", work / "changes"
+    shutil.copytree(script.undisturbed, twice)
+    script.run(twice, FAULT="between 0", FAULT_PATH=marks)
+    log = json.loads((twice / "training_log.json").read_text())
+    if log["best_epoch"] < len(log["val_acc"]):
+        raise RuntimeError("its first epochs are as good as its last, so a mixture would not be noticed")
+    faults = [f"between {number}" for number in range(1, marks.stat().st_size + 1, step)]
+    faults += [f"full {number}" for number in range(2, script.writes + 1, step)]
+    for fault in faults:
+        shutil.copytree(script.undisturbed, folder)
+        code, errors = script.run(folder, FAULT=fault)
+        tally.counts.update(["restarts cut off", f"restarts cut off: {script.name}"])
+        tally.check(code in (-9, 2), f"{script.name}, restarted with fault {fault}: exit code {code}: {errors[-300:]}")
+        begun = differences(script.undisturbed, folder)
+        code, errors = script.run(folder, resume=bool(begun))
+        tally.check(code == 0, f"{script.name}, resumed after fault {fault}: exit code {code}: {errors[-300:]}")
+        other = differences(twice, folder)
+        tally.check(not other, f"{script.name}: {other} after fault {fault} are not those of an undisturbed second run")
+        shutil.rmtree(folder)
+    shutil.rmtree(work)
+
+
 def places(command: list[str], work: Path, tally: Tally) -> None:
     """Folders that cannot be used and disks that are full: one sentence and exit code 2, and no torn file."""
     script = Script(command, work)

@@ -36,6 +36,8 @@ INPUTS = {
     "model_text": TRAIN_TEXT,
     "model2": TRAIN2,
 }
+# Each epoch is better than the one before, so that a checkpoint of the first is noticed where the last one's belongs.
+RESTARTED = TRAIN1 + " --d-model 32 --d-ff 32 --dropout 0 --lr 0.02 --epochs 3"
 # Every script that is disturbed, and how many kills it gets.
 JOBS = {
     "problem1/generate_data.py --num-digits 40 --train-size 30000 --output-dir {out}": 5,

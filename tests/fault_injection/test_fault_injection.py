@@ -2,13 +2,15 @@
 
 import pickle
 import random
+import subprocess
+import sys
 
 import pytest
 
 from lab.files import write_bytes
-from tests.fault_injection.disturb import Tally, differences, kills, places, torn
+from tests.fault_injection.disturb import ROOT, Tally, differences, kills, places, restarts, torn
 from tests.fault_injection.malformed import MaliciousPickle, read
-from tests.fault_injection.scripts import JOBS, READERS, TRAIN1, Inputs
+from tests.fault_injection.scripts import JOBS, READERS, RESTARTED, TRAIN1, Inputs
 
 GENERATE = next(iter(JOBS))
 
@@ -24,6 +26,20 @@ def test_a_killed_script_leaves_whole_files_and_goes_on_to_the_same_bits(inputs,
     kills(inputs.command(template, out="{out}"), 4, tmp_path / "work", tally)
     assert not tally.failures
     assert tally.counts["kills"] == 4 and tally.counts["kills within a write"] >= 2
+
+
+def test_a_second_run_that_is_cut_off_is_resumed_to_the_same_bits(inputs, tmp_path):
+    tally = Tally()
+    restarts(inputs.command(RESTARTED, out="{out}"), tmp_path / "work", tally, step=8)
+    assert not tally.failures and tally.counts["restarts cut off"] >= 4
+
+
+def test_help_starts_nothing():
+    """The long form takes a quarter of an hour."""
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.fault_injection", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert said.returncode == 0 and "every fault for every script" in said.stdout
 
 
 def test_places_that_cannot_be_used(inputs, tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 
 from lab import checkpoint
 from lab.files import UserError
+from tests.archives import DISTURBED
 
 
 @pytest.fixture
@@ -16,6 +18,25 @@ def good(tmp_path):
     path = tmp_path / "best_model.pth"
     checkpoint.save(path, {"kind": "here", "settings": {"d": 3}, "model": nn.Linear(3, 3).state_dict()})
     return path
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", DISTURBED)
+def test_an_archive_that_could_be_read_in_two_ways_is_refused(good, tmp_path, name):
+    DISTURBED[name](good, tmp_path / "bad.pth")
+    with pytest.raises(UserError, match=r"bad\.pth is damaged or not a PyTorch checkpoint"):
+        checkpoint.load(tmp_path / "bad.pth", "here")
+
+
+def test_of_two_archives_in_one_file_the_one_that_python_reads_is_loaded(good, tmp_path):
+    with zipfile.ZipFile(good) as archive:
+        seen = archive.read("archive/data/0")
+    other = checkpoint.load(good, "here")
+    other["model"] = {name: tensor + 1 for name, tensor in other["model"].items()}
+    torch.save(other, tmp_path / "best_model.pth.other")
+    (tmp_path / "both.pth").write_bytes((tmp_path / "best_model.pth.other").read_bytes() + good.read_bytes())
+    loaded = checkpoint.load(tmp_path / "both.pth", "here")["model"]
+    assert next(iter(loaded.values())).numpy().tobytes() == seen
 
 
 def test_round_trip(good):
@@ -59,6 +80,7 @@ def test_a_damaged_file_is_refused(good, damage):
         ({"kind": "there", "settings": {}, "model": {}}, "of there, not of here"),
         ({"kind": "here", "settings": {}}, "lacks its settings or its weights"),
         ({"kind": "here", "settings": {"d": {}}, "model": {}}, "no plain values"),
+        ({"kind": "here", "settings": {"dropout": float("nan")}, "model": {}}, "no plain values"),
     ],
 )
 def test_other_contents(tmp_path, content, words):
@@ -84,6 +106,8 @@ def build(settings):
         ({"d": 3}, linear(extra=torch.zeros(1)), "Unexpected key"),
         ({"d": 3}, linear(bias=[0.0, 0.0, 0.0]), r"x\.pth does not fit"),
         ({"d": 3}, linear(bias=torch.full((3,), float("nan"))), "not finite"),
+        ({"d": 3}, linear(bias=torch.zeros(3, dtype=torch.float64)), "no float32"),
+        ({"d": 3}, linear(bias=torch.zeros(3, dtype=torch.complex64)), "no float32"),
         ({"d": "three"}, linear(), r"x\.pth does not fit"),
         ({}, linear(), r"x\.pth does not fit"),
         ({"d": 2**60}, linear(), r"x\.pth does not fit"),

@@ -103,3 +103,23 @@ def test_a_folder_in_use_is_refused_and_a_killed_process_lets_go(tmp_path):
         holder.wait()
     with only_one(tmp_path, "a training"):
         pass
+
+
+def test_a_lock_follows_no_link_and_files_of_others_stay(tmp_path):
+    folder, victim, notes = tmp_path / "out", tmp_path / "victim", tmp_path / "out/.notes.tmp"
+    folder.mkdir()
+    notes.write_text("mine")
+    left = folder / ".best_model.pth.0123abcd.tmp"
+    left.write_text("half")
+    with only_one(folder, "a training"):
+        assert notes.read_text() == "mine" and not left.exists()
+    (folder / ".lock").unlink(missing_ok=True)
+    victim.write_text("precious")
+    (folder / ".lock").symlink_to(victim)
+    with pytest.raises(UserError, match=r"out cannot be used as output folder .*--output-dir"), only_one(folder, "it"):
+        pass
+    assert victim.read_text() == "precious"
+    (folder / ".lock").unlink()
+    os.link(victim, folder / ".lock")
+    with only_one(folder, "a training"):
+        assert victim.read_text() == "precious"

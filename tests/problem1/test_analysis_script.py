@@ -2,6 +2,7 @@
 
 import copy
 import json
+import subprocess
 
 import matplotlib.pyplot as plt
 import pytest
@@ -20,7 +21,7 @@ from problem1.analysis.examples import parse_sum, select
 from problem1.checkpoint import load_model
 from problem1.dataset import Sums, every_pair, random_pairs
 from problem1.generate_data import write_rows
-from tests.conftest import works
+from tests.conftest import ROOT, works
 from tests.fake_device import FakeDevice
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import by_forward_hook
@@ -139,7 +140,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_pat
 
 
 def test_a_model_that_cannot_add_is_called_so_everywhere(data, tmp_path):
-    stale = [*OF_ONE_THAT_CAN_ADD, "examples/11+11.png", "examples/given.json"]
+    stale = [*OF_ONE_THAT_CAN_ADD, "examples/11+11.png", "examples/given/given.json"]
     for name in [*stale, "head_analysis/notes of the user.txt"]:
         (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "out" / name).write_text("of an earlier model that could")
@@ -157,6 +158,23 @@ def test_a_model_that_cannot_add_is_called_so_everywhere(data, tmp_path):
     heads = read(out, "head_analysis/head_specialization.json")["heads"]
     assert all(entry["description"] is None for entry in heads.values())
     assert pngs_are_whole(out) > 10
+
+
+def test_an_analysis_that_is_stopped_loses_nothing(tmp_path, monkeypatch):
+    """Results of an earlier model go at the end, when their successors are written."""
+    old = [*OF_ANY_MODEL, *OF_ONE_THAT_CAN_ADD, "examples/11+11.png"]
+    for name in old:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("of an earlier model")
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exhaustive, "run", stopped)
+    model, rows = analysis_models.untrained(), analysis_models.rows(60)
+    with pytest.raises(KeyboardInterrupt):
+        analyze.analyse(Context(model, rows, tmp_path, 40, analysis_models.SETTINGS), 2)
+    assert all((tmp_path / name).read_text() == "of an earlier model" for name in old)
 
 
 @pytest.fixture
@@ -221,19 +239,24 @@ def test_given_examples_stand_beside_what_is_there(data, tmp_path):
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples/examples.json").write_text('{"examples": [{"sum": "11+11"}]}')
     (tmp_path / "examples/11+11.png").write_bytes(b"kept")
-    said = works(SCRIPT, *flags, "--examples", "45+55", "7+5")
-    assert "45+55 = " in said and "07+05 = " in said
+    before = {path for path in tmp_path.rglob("*") if path.name != ".lock"}
+    said = works(SCRIPT, *flags, "--examples", "45+55", "07+05")
+    assert "45+55 = " in said and "07+05 = " in said and f"drawn in {tmp_path / 'examples/given'}" in said
+    assert "100.00%" not in said
     assert (tmp_path / "examples/11+11.png").read_bytes() == b"kept"
-    for folder in ("examples", "attention_patterns"):
-        assert (tmp_path / folder / "45+55.png").is_file() and (tmp_path / folder / "07+05.png").is_file()
-    example = read(tmp_path, "examples/given.json")["examples"][0]
+    for name in ("45+55.png", "45+55.heads.png", "07+05.png", "07+05.heads.png"):
+        assert (tmp_path / "examples/given" / name).is_file()
+    assert {path.name for path in {*tmp_path.iterdir()} - before} <= {".lock"}
+    ignored = subprocess.run(["git", "check-ignore", "-q", "problem1/results/examples/given/45+55.png"], cwd=ROOT)
+    assert ignored.returncode in (0, 128)  # 128: no repository
+    example = read(tmp_path, "examples/given/given.json")["examples"][0]
     assert example["source"] == ["4", "5", "+", "5", "5"] and example["target"] == "100"
     assert example["carries_out_of_column"] == [True, True]
     for pattern in example["patterns"].values():
         assert all(sum(line) == pytest.approx(1, abs=1e-3) for line in pattern)
 
 
-@pytest.mark.parametrize("text", ["12", "1+2+3", "a+b", "12-5", "+5", "5+", "", "²+1", "1.5+2", "-1+2", "123+4"])
+@pytest.mark.parametrize("text", ["12", "1+2+3", "a+b", "12-5", "+5", "5+", "", "²+1", "1.5+2", "-1+2", "123+4", "7+5"])
 def test_what_is_no_sum_for_this_model_is_refused(text):
     with pytest.raises(UserError, match="--examples"):
         parse_sum(text, 2)
@@ -254,7 +277,7 @@ def test_other_data_no_model_or_no_sum_is_refused(refused, tmp_path):
             analyze.main(settings)
     write_data(tmp_path, analysis_models.rows(5))
     flags = ["--model-path", tmp_path / "model.pth", "--data-dir", tmp_path, "--output-dir", tmp_path / "out"]
-    refused(SCRIPT, *flags, "--examples", "1+1", "123+4", words=["--examples", "123+4"])
+    refused(SCRIPT, *flags, "--examples", "11+11", "123+4", words=["--examples", "123+4"])
     assert not (tmp_path / "typo").exists() and not (tmp_path / "out").exists()
 
 

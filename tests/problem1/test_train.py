@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,10 @@ import time
 import pytest
 import torch
 
+import problem1.train
 from lab import checkpoint
+from lab.files import UserError
+from lab.settings import parse
 from tests.conftest import ROOT, works
 
 TINY = ["--epochs=6", "--batch-size=16", "--d-model=16", "--d-ff=16", "--num-heads=2", "--num-layers=1"]
@@ -70,7 +74,7 @@ def test_stopped_and_resumed_ends_in_the_same_bits(data, undisturbed, tmp_path, 
             break
     _, errors = process.communicate()
     if stop == signal.SIGINT:
-        assert process.returncode == 2 and "--resume" in errors and "Traceback" not in errors, errors
+        assert process.returncode == 130 and "--resume" in errors and "Traceback" not in errors, errors
     for path in tmp_path.glob("*.pth"):
         checkpoint.load(path, "problem1/digits")
     train(data, tmp_path, "--resume")
@@ -119,3 +123,39 @@ def test_broken_data_is_named(refused, tmp_path, data):
         if rows:
             (tmp_path / "test.json").write_text(rows)
         refused("problem1/train.py", "--data-dir", tmp_path, words=words)
+
+
+def test_what_is_printed_as_the_next_command_works_as_printed(data, tmp_path):
+    """From another folder, with another output folder: the model that was trained is analysed, and no other."""
+    (tmp_path / "my run").mkdir()
+    said = train(data, "my run", "--epochs=1", cwd=tmp_path)
+    words = shlex.split(said.splitlines()[-1].partition("next: ")[2])
+    assert words[0] == "python" and words[2:] == [
+        *("--model-path", "my run/best_model.pth"),
+        *("--output-dir", "my run"),
+        *("--data-dir", os.path.relpath(data, tmp_path)),
+    ]
+    command = [sys.executable, *words[1:], "--examples", "45+55"]  # the same, but short
+    assert "45+55 = " in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240).stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--lr", "0"], "at least 1e-06"),
+        (["--lr", "1e9"], "at most 1"),
+        (["--seed", "9223372036854775808"], "--seed"),
+        (["--seed", "1" * 31], "--seed"),
+        (["--num-layers", "1000000"], "--num-layers"),
+        (["--d-model", "10000000"], "--d-model"),
+        (["--d-ff", "10000000"], "--d-ff"),
+        (["--epochs", "1" + "0" * 100], "--epochs"),
+        (["--batch-size", "1" + "0" * 30], "--batch-size"),
+        (["--hard-weight", "1e300"], "--hard-weight"),
+        (["--device", "meta"], "--device meta"),
+    ],
+)
+def test_flags_out_of_any_sense_are_one_sentence(flags, words, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=words):
+        problem1.train.main(parse(problem1.train.Settings, "", ["--output-dir", str(tmp_path / "out"), *flags]))
+    assert not (tmp_path / "out").exists()

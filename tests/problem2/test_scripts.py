@@ -1,8 +1,14 @@
 """The scripts as users start them: real processes, small models, files and refusals."""
 
 import json
+import os
 import re
+import shlex
+import signal
 import statistics
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -63,6 +69,45 @@ def test_a_stopped_run_is_resumed_and_a_finished_one_is_kept(trained):
     assert "resuming after epoch 2" in works("problem2/train.py", *flags, "--resume")
     assert "held a run of 2 epochs" in works("problem2/train.py", *flags, "--epochs", 1)
     assert (folder / "kept/none/previous/best_model.pth").exists()
+
+
+def test_the_next_command_is_for_what_was_trained(trained):
+    said = trained[2]
+    words = shlex.split(said.splitlines()[-1].partition("next: ")[2])
+    assert words[:2] == ["python", "analyze.py"]  # as typed in problem2/
+    done = subprocess.run(
+        [sys.executable, *words[1:], "--sequence", "3", "15", "15"],
+        cwd=ROOT / "problem2",
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stdout.count("margin") == 2 and "--results-dir" in words and "--data-dir" in words
+
+
+def test_ctrl_c_says_how_to_go_on_and_leaves_nothing_behind(trained, tmp_path):
+    flags = trained[1]
+    command = [*map(str, ["--encoding", "none", "learned", *flags, "--epochs", 9999, "--output-dir", tmp_path])]
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "problem2/train.py", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A suite that was itself started in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    started = time.monotonic()
+    while len([*tmp_path.glob("*/last.pth")]) < 2 and time.monotonic() - started < 120:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all its processes
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "--resume" in errors
+    assert "Traceback" not in errors and "leaked" not in errors
+
+
+def test_a_scheme_that_is_named_twice_is_refused_at_once(refused):
+    refused("problem2/train.py", "--encoding", "rope", "rope", words=["--encoding", "rope stands there twice"])
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from itertools import pairwise, product
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,6 +54,21 @@ def test_proof_finds_the_unsorted_sequence_whose_strongest_vote_is_weakest(seed)
     assert found != sorted(found) and strongest(tuple(found)) == claimed
     others = (sequence for length in range(2, 7) for sequence in product(range(3), repeat=length))
     assert all(strongest(sequence) >= claimed for sequence in others if sequence != tuple(sorted(sequence)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_bound_is_for_the_model_that_is_given_and_compared_with_what_it_computes(causal, monkeypatch):
+    monkeypatch.setattr(proof, "COUNT", 12)  # values, so that it takes no time
+    monkeypatch.setattr(proof, "VALUES", torch.arange(12))
+    conditions = {"ordered_margin": 100.0, "step_down_margin": 100.0}  # as if both held
+    monkeypatch.setattr(proof, "check", lambda *_: conditions)
+    model = make("window", "max", causal, num_layers=1)
+    computed = proof.every_vote(model)
+    report = proof.check_rounding(model, computed)
+    assert 0 < report["float32_distance_measured"] < report["float32"]["largest_radius"]
+    assert report["float32"]["holds"] and report["float64"]["holds"]
+    report = proof.check_rounding(model, [votes + 1 for votes in computed])
+    assert not report["float32"]["holds"] and not report["float64"]["holds"]
 
 
 def test_proof_is_only_for_models_whose_local_contexts_can_be_tried():
