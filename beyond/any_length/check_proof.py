@@ -28,7 +28,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from problem1.text.check_bounds import BLANK, END, NONE, START, Bounds, require
+from beyond.any_length.check_bounds import BLANK, END, NONE, START, Bounds, require
 
 ASSUMPTIONS_SHA256 = "8f758cdfa576a64fff4bdeab29ebd76634393a94465b8a042d8c663bc17349ff"
 ARGUMENT_SHA256 = "e40eb4fe9eeea5848fe3f50e87ff806ee64eeb3d2a2a91b4cf2debeaa561e16e"

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from beyond.population.roles import MOST, collect
 from problem1.analysis import ablation, attention_statistics, patching, pruning
 from problem1.analysis.ablation import NEEDED, NOT_NEEDED, SMALL
 from problem1.analysis.context import Context
 from problem1.analysis.patching import BRINGS
+from problem1.analysis.roles import MOST, collect
 from problem1.dataset import Sums
 
 

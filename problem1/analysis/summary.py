@@ -3,9 +3,9 @@
 Also attention_patterns/in_detail.png: four heads with very different roles, where they look and what they do.
 """
 
-from beyond.population import roles
 from lab.files import write_text
 from lab.hooks import short_name
+from problem1.analysis import roles
 from problem1.analysis.ablation import KINDS, NEEDED
 from problem1.analysis.attention_maps import draw_in_detail
 from problem1.analysis.context import Context

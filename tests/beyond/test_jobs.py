@@ -79,7 +79,7 @@ def test_what_failed_is_named_and_the_others_are_finished(tmp_path, function, wo
 PROGRAM = """
 import sys
 from pathlib import Path
-from lab.jobs import run
+from beyond.jobs import run
 from tests.lab.test_jobs import jobs, waits
 if __name__ == "__main__":
     run(jobs(Path(sys.argv[1]), range(5), waits))

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beyond.population import roles
-from problem1.analysis import ablation, attention_statistics, patching, summary
+from problem1.analysis import ablation, attention_statistics, patching, roles, summary
 from problem1.analysis.carry_pairs import all_groups, make_group
 from problem1.analysis.interventions import InterventionRunner
 from tests.problem1 import analysis_models
