@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab import device
 from lab.figures import COLOURS, plt, save
-from lab.files import versions, write_json, write_timing
+from lab.files import UserError, versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
 from problem1.text.dataset import PAD, chain_pairs, columns, encode, random_pairs
 from problem1.text.trained import MODEL, load_model
@@ -44,8 +44,10 @@ def peak_megabytes() -> float:
     status = Path("/proc/self/status")
     if status.exists():  # Linux, where getrusage would begin with the peak of the parent process
         return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text()).group(1)) / 1024
-    import resource
-
+    try:
+        import resource
+    except ImportError:  # Windows
+        raise UserError("scaling.py cannot measure memory on this system: run it on Linux or macOS.") from None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
@@ -86,6 +88,7 @@ def draw(cost: list[dict], sums: int, path: Path) -> None:
 
 def main(settings: Settings) -> None:
     device.start("cpu")
+    peak_megabytes()  # refused here, if at all
     trained = load_model(settings.model_path)[1]
     started, context, found = time.perf_counter(), multiprocessing.get_context("spawn"), []
     for digits in tqdm([s for s in SIZES if s <= settings.largest], unit="size", leave=False, disable=None):
