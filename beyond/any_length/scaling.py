@@ -26,7 +26,7 @@ from beyond.any_length.checkpoint import MODEL, load_model
 from beyond.any_length.dataset import PAD, chain_pairs, columns, encode, random_pairs
 from lab import device
 from lab.figures import COLOURS, plt, save
-from lab.files import versions, write_json, write_timing
+from lab.files import UserError, versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
@@ -46,8 +46,10 @@ def peak_megabytes() -> float:
     status = Path("/proc/self/status")
     if status.exists():  # Linux, where getrusage would begin with the peak of the parent process
         return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text()).group(1)) / 1024
-    import resource
-
+    try:
+        import resource
+    except ImportError:  # Windows
+        raise UserError("scaling.py cannot measure memory on this system: run it on Linux or macOS.") from None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
@@ -88,6 +90,7 @@ def draw(cost: list[dict], sums: int, path: Path) -> None:
 
 def main(settings: Settings) -> None:
     device.start("cpu")
+    peak_megabytes()  # refused here, if at all
     trained = load_model(settings.model_path)[1]
     started, context, found = time.perf_counter(), multiprocessing.get_context("spawn"), []
     for digits in tqdm([s for s in SIZES if s <= settings.largest], unit="size", leave=False, disable=None):
