@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +39,7 @@ def verdicts(folder: Path, names: list[str]) -> dict:
 
     for problem, place in check.find(folder).items():
         wanted = [name for name in names if check.CHECKS[name].problem == problem]
-        scratch = folder / "scratch"
-        scratch.mkdir(exist_ok=True)
+        scratch = Path(tempfile.mkdtemp())
         before = os.getcwd(), [*sys.path], {*sys.modules}
         os.chdir(place)
         sys.path[:0] = [str(place), str(place.parent)]
@@ -54,6 +54,7 @@ def verdicts(folder: Path, names: list[str]) -> dict:
         finally:
             os.chdir(before[0])
             sys.path[:] = before[1]
+            shutil.rmtree(scratch)
             for name in {*sys.modules} - before[2]:
                 if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
                     del sys.modules[name]

@@ -132,7 +132,7 @@ def test_a_planted_mistake_is_found_and_named(mistake, tmp_path):
     results = verdicts(folder, names)
     wrong = [n for n in names if results[n].verdict == "WRONG"]
     assert wanted in wrong, {n: results[n].message for n in wrong}
-    assert len(wrong) <= 2, {n: results[n].message for n in wrong}
+    assert len(wrong) <= 3, {n: results[n].message for n in wrong}
     assert word in results[wanted].message, results[wanted].message
 
 
