@@ -12,8 +12,8 @@ P1 := problem1/results
 P2 := problem2/results
 SCHEMES := sinusoidal learned none randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
-.PHONY: all problem1 text problem2 report explorer readme seeds study contradictions bench faults grade autograder test clean \
-	help
+.PHONY: all problem1 text problem2 report explorer readme seeds study contradictions bench faults grade autograder starter test \
+	clean help
 .DELETE_ON_ERROR:
 
 all: $(VENV)/ready  ## everything below but the longer studies
@@ -112,6 +112,10 @@ grade: | $(VENV)/ready  ## these results against what is expected; others: pytho
 
 autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results, runs nothing of them
 	$(PY) -m grading.autograder
+
+starter:  ## starter.zip: what students begin with, as it stands here
+	git archive --format=zip -o starter.zip $$(git stash create | grep . || echo HEAD):starter
+	@echo "starter.zip: unzip it in an empty folder, then python check.py"
 
 test: $(VENV)/ready  ## the whole test suite
 	$(VENV)/bin/ruff check .

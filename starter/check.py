@@ -139,7 +139,9 @@ def expect(found, right: torch.Tensor, what: str, mistakes: dict[str, torch.Tens
     if found.shape != right.shape:
         raise Wrong(f"{what} should have shape {shape(right)}, but has {shape(found)}. {hint}")
     if not torch.isfinite(found).all():
-        raise Wrong(f"{what}: {int((~torch.isfinite(found)).sum())} of {found.numel()} numbers are NaN or infinite. {hint}")
+        raise Wrong(
+            f"{what}: {int((~torch.isfinite(found)).sum())} of {found.numel()} numbers are NaN or infinite. {hint}"
+        )
     raise Wrong(f"{what} differs from the right one by up to {distance(found, right):.3g}. {hint}")
 
 
@@ -220,7 +222,7 @@ def expect_both(seen: list, right: tuple, what: str, mistakes: dict[str, tuple],
         raise Wrong(f"{what}: it should return two tensors, the output and the weights.")
     if same(seen[0], right[1]) and same(seen[1], right[0]):
         raise Wrong(f"{what}: it returns the weights first and then the output; the docstring says output, weights.")
-    for message, (output, weights) in mistakes.items():
+    for message, (_, weights) in mistakes.items():
         if same(seen[1], weights, nan=True) and not same(right[1], weights):
             raise Wrong(message)
     expect(seen[1], right[1], f"{what}: the weights", {}, hint)
@@ -230,7 +232,10 @@ def expect_both(seen: list, right: tuple, what: str, mistakes: dict[str, tuple],
 @check("attention.scores", "scaled_dot_product_attention gives PyTorch's output and weights, without a mask")
 def _(code):
     attention = code.attention.scaled_dot_product_attention
-    return {"four": both(attention(*copies(Q, K, V))), "three": attempt(lambda: both(attention(*copies(Q[0], K[0], V[0]))))}
+    return {
+        "four": both(attention(*copies(Q, K, V))),
+        "three": attempt(lambda: both(attention(*copies(Q[0], K[0], V[0])))),
+    }
 
 
 @judge
@@ -241,12 +246,20 @@ def _(seen):
         "Your weights are softmax(Q Kᵀ): the division by √d is missing (d = 8 here).": scores.softmax(-1),
         "Your weights are softmax(Q Kᵀ / d): divide by the square root of d.": (scores / 8).softmax(-1),
         "Your weights are softmax(Q Kᵀ · √d): divide by √d, do not multiply.": (scores * math.sqrt(8)).softmax(-1),
-        "You divide by √(number of keys), 6 here. Divide by √d, the last dimension of Q: 8.": (scores / math.sqrt(6)).softmax(-1),
-        "You divide by √(number of queries), 4 here. Divide by √d, the last dimension of Q: 8.": (scores / 2).softmax(-1),
+        "You divide by √(number of keys), 6 here. Divide by √d, the last dimension of Q: 8.": (
+            scores / math.sqrt(6)
+        ).softmax(-1),
+        "You divide by √(number of queries), 4 here. Divide by √d, the last dimension of Q: 8.": (scores / 2).softmax(
+            -1
+        ),
         "Your softmax is over the queries: each column adds up to 1. It should be over the keys, the last dimension, "
         "so that each row does.": scaled.softmax(-2),
-        "Your softmax is over the heads (dimension 1). It should be over the keys, the last dimension.": scaled.softmax(1),
-        "Your softmax is over the batch (dimension 0). It should be over the keys, the last dimension.": scaled.softmax(0),
+        "Your softmax is over the heads (dimension 1). It should be over the keys, the last dimension.": scaled.softmax(
+            1
+        ),
+        "Your softmax is over the batch (dimension 0). It should be over the keys, the last dimension.": scaled.softmax(
+            0
+        ),
         "Your weights are the scaled scores: the softmax is missing.": scaled,
     }
     expect_both(
@@ -268,7 +281,13 @@ def _(code):
     q, k, v, mask = masks()["a causal mask [1, 1, T, T]"]
     blind = mask.clone()
     blind[..., 2, :] = False
-    other = {"bool": mask, "float": mask.float(), "int": mask.long(), "rank 2": mask[0, 0].to(kind), "blind": blind.to(kind)}
+    other = {
+        "bool": mask,
+        "float": mask.float(),
+        "int": mask.long(),
+        "rank 2": mask[0, 0].to(kind),
+        "blind": blind.to(kind),
+    }
     return seen, {name: attempt(lambda m: both(attention(*copies(q, k, v, m)))[1], m) for name, m in other.items()}
 
 
@@ -280,8 +299,8 @@ def _(seen):
         late = scores.softmax(-1) * mask
         mistakes = {
             f"With {name} you get what you get without a mask: it is never applied.": scores.softmax(-1),
-            f"With {name} your output is what comes out if the mask is applied after the softmax: the weights of a row no "
-            f"longer add up to 1 ({late.sum(-1).min():.2f} here). Mask the scores, before the softmax.": late,
+            f"With {name} your output is what comes out if the mask is applied after the softmax: the weights of a "
+            f"row no longer add up to 1 ({late.sum(-1).min():.2f} here). Mask the scores, before the softmax.": late,
             f"With {name} you hide what should be seen and see what should be hidden: 1 means may attend.": torch.where(
                 mask, -math.inf, scores
             ).softmax(-1),
@@ -290,7 +309,9 @@ def _(seen):
             ).softmax(-1),
             f"With {name} you set hidden scores to 0, and a score of 0 still gets weight. Set them to -inf, or "
             "-1e9.": torch.where(mask, scores, 0.0).softmax(-1),
-            f"With {name} you add the mask to the scores. It holds 1 and 0: put -inf where it is 0.": (scores + mask).softmax(-1),
+            f"With {name} you add the mask to the scores. It holds 1 and 0: put -inf where it is 0.": (
+                scores + mask
+            ).softmax(-1),
         }
         found = cases[name]
         right = torch_attention(q, k, v, mask)
@@ -300,10 +321,12 @@ def _(seen):
             pairs_hit = any(same(found[1], weights) for _, weights in pairs.values())
             if not pairs_hit and 1e-6 < leak < 1:
                 raise Wrong(
-                    f"With {name} hidden positions still get weight, up to {leak:.2g}. Put -inf (or -1e9) in the place of "
-                    "their scores, before the softmax."
+                    f"With {name} hidden positions still get weight, up to {leak:.2g}. Put -inf (or -1e9) in the "
+                    "place of their scores, before the softmax."
                 )
-        expect_both(found, right, f"With {name}", pairs, "Mask the scores before the softmax, with -inf where the mask is 0.")
+        expect_both(
+            found, right, f"With {name}", pairs, "Mask the scores before the softmax, with -inf where the mask is 0."
+        )
     remarks = []
     q, k, v, mask = masks()["a causal mask [1, 1, T, T]"]
     right = torch_attention(q, k, v, mask)[1]
@@ -390,9 +413,13 @@ def _(seen):
             raise Wrong("It holds -inf. The docstring asks for 1 where a query may attend and 0 where not.")
         mistakes = {
             "The diagonal is 0: a position should be allowed to attend to itself.": right.tril(-1),
-            "It is upper triangular: position i sees what comes after it. It should see 0 … i.": right.transpose(-2, -1),
+            "It is upper triangular: position i sees what comes after it. It should see 0 … i.": right.transpose(
+                -2, -1
+            ),
             "It is the opposite: 1 above the diagonal, where a position must not look.": 1 - right,
-            "The diagonal above is 1, too: position i sees position i + 1, which it should predict.": torch.ones_like(right).tril(1),
+            "The diagonal above is 1, too: position i sees position i + 1, which it should predict.": torch.ones_like(
+                right
+            ).tril(1),
             "It is full of ones: nothing is hidden.": torch.ones_like(right),
             f"It has shape [{size}, {size}]; the docstring asks for [1, 1, {size}, {size}].": right[0, 0],
         }
@@ -415,8 +442,8 @@ def _(seen):
         {
             "split_heads takes the numbers in the order in which they lie in memory, so a head gets parts of other "
             "positions. First view [B, T, H, d_k], then transpose dimensions 1 and 2.": x.view(2, 3, 5, 4),
-            "split_heads gives head h every third column. It should have d_k neighbours: columns h·d_k … (h+1)·d_k - 1. "
-            "View as [B, T, H, d_k], not [B, T, d_k, H].": x.view(2, 5, 4, 3).permute(0, 3, 1, 2),
+            "split_heads gives head h every third column. It should have d_k neighbours: columns h·d_k … (h+1)·d_k - "
+            "1. View as [B, T, H, d_k], not [B, T, d_k, H].": x.view(2, 5, 4, 3).permute(0, 3, 1, 2),
             "split_heads gives [B, T, H, d_k]: transpose dimensions 1 and 2.": x.view(2, 5, 3, 4),
         },
     )
@@ -507,8 +534,8 @@ def _(seen):
             )
     if len(matrices) < 4:
         raise Wrong(
-            f"Among the parameters are {len(matrices)} matrices of d_model x d_model; four are needed: for queries, keys, "
-            "values and the output. A plain list hides modules from PyTorch: use attributes or nn.ModuleList."
+            f"Among the parameters are {len(matrices)} matrices of d_model x d_model; four are needed: for queries, "
+            "keys, values and the output. A plain list hides modules from PyTorch: use attributes or nn.ModuleList."
         )
 
     def gives(variant: str, cases: list, seen: list) -> bool:
@@ -545,17 +572,19 @@ def _(seen):
             if gives("", [case], different):
                 raise Wrong(message)
         raise Wrong(
-            "With three different inputs and a mask, no assignment of your matrices to queries, keys, values and output "
-            "gives your result. In order: project, split_heads, scaled_dot_product_attention with the mask, "
+            "With three different inputs and a mask, no assignment of your matrices to queries, keys, values and "
+            "output gives your result. In order: project, split_heads, scaled_dot_product_attention with the mask, "
             "combine_heads, project. Is the result of each step used in the next?"
         )
     if isinstance(seen["7 keys for 5 queries"], str):
         raise Wrong(
-            f"Right for 5 queries and 5 keys; for 5 queries and 7 keys: {seen['7 keys for 5 queries']}. Attention to the "
-            "source needs it. Take lengths from the tensor itself, not from `query`."
+            f"Right for 5 queries and 5 keys; for 5 queries and 7 keys: {seen['7 keys for 5 queries']}. Attention to "
+            "the source needs it. Take lengths from the tensor itself, not from `query`."
         )
     if not gives("", [longer], [seen["7 keys for 5 queries"]]):
-        raise Wrong("Right for 5 queries and 5 keys, wrong for 5 queries and 7 keys, which attention to the source needs.")
+        raise Wrong(
+            "Right for 5 queries and 5 keys, wrong for 5 queries and 7 keys, which attention to the source needs."
+        )
     remarks = []
     if any(weights is None for _, weights in seen["seen"]):
         remarks.append("MultiHeadAttention returns no weights unless asked; the docstring wants (output, weights).")
@@ -590,11 +619,15 @@ def expect_formula(found, right: torch.Tensor, what: str) -> None:
     other = position.double().unsqueeze(1) / 10_000 ** (torch.arange(width // 2).double() / width)
     mistakes = {
         "Positions are counted from 1; the first is 0.": formula(position + 1, width),
-        "Sines fill the first half of the columns and cosines the second. The formula alternates: sin in column 2i, cos "
-        "in column 2i + 1.": torch.cat([angles.sin(), angles.cos()], 1),
-        "Sines and cosines change places: even columns are sines.": torch.stack([angles.cos(), angles.sin()], -1).flatten(1),
+        "Sines fill the first half of the columns and cosines the second. The formula alternates: sin in column 2i, "
+        "cos in column 2i + 1.": torch.cat([angles.sin(), angles.cos()], 1),
+        "Sines and cosines change places: even columns are sines.": torch.stack(
+            [angles.cos(), angles.sin()], -1
+        ).flatten(1),
         "The exponent is i / d where the formula has 2i / d.": torch.stack([other.sin(), other.cos()], -1).flatten(1),
-        "All columns are sines: the odd ones should be cosines.": torch.stack([angles.sin(), angles.sin()], -1).flatten(1),
+        "All columns are sines: the odd ones should be cosines.": torch.stack([angles.sin(), angles.sin()], -1).flatten(
+            1
+        ),
         "Nothing is added to x.": torch.zeros(length, width),
     }
     mistakes |= {f"{message}": result for message, result in mistakes.items()}
@@ -647,7 +680,9 @@ def _(seen):
     if not same(output, seen["again"]):
         raise Wrong("In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
     if not same(seen["turned"], output.flip(1)):
-        raise Wrong("A position's output depends on the other positions. The same two layers act on each position alone.")
+        raise Wrong(
+            "A position's output depends on the other positions. The same two layers act on each position alone."
+        )
     named = {shape(parameter): parameter for parameter in seen["parameters"].values()}
     inner, outer = named.get("[20, 8]"), named.get("[8, 20]")
     if inner is None or outer is None:
@@ -701,7 +736,11 @@ def layer(code, name: str) -> nn.Module:
     return with_names(getattr(code.model, name), values).eval()
 
 
-@check("model.encoder", "EncoderLayer: attention among positions, mask respected, residuals and layer norms", "attention.multihead model.feed_forward")
+@check(
+    "model.encoder",
+    "EncoderLayer: attention among positions, mask respected, residuals and layer norms",
+    "attention.multihead model.feed_forward",
+)
 def _(code):
     module, x, kind = layer(code, "EncoderLayer"), random(2, 6, 16, seed=9), own_mask_type(code)
     mask, changed = torch.ones(2, 1, 1, 6).to(kind), x.clone()
@@ -730,30 +769,41 @@ def _(seen):
     if not same(output, seen["again"]):
         raise Wrong("In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
     if not same(seen["permuted"], output[:, order], 1e-3):
-        raise Wrong("With the positions in another order each should get the same output as before. Is there a mask inside?")
+        raise Wrong(
+            "With the positions in another order each should get the same output as before. Is there a mask inside?"
+        )
     if same(seen["first changed"][:, 1:], output[:, 1:], 1e-6):
-        raise Wrong("Position 0 was changed, and no other position's output is different: is the attention's output used?")
+        raise Wrong(
+            "Position 0 was changed, and no other position's output is different: is the attention's output used?"
+        )
     if not same(seen["masked"][:, :4], seen["masked, changed"][:, :4], 1e-4):
         raise Wrong(
-            f"With a mask [2, 1, 1, 6] that hides positions 4 and 5, changing them changes the outputs of the others by up "
-            f"to {distance(seen['masked'][:, :4], seen['masked, changed'][:, :4]):.2g}. Hand the mask on to the attention."
+            "With a mask [2, 1, 1, 6] that hides positions 4 and 5, changing them changes the outputs of the others "
+            f"by up to {distance(seen['masked'][:, :4], seen['masked, changed'][:, :4]):.2g}. Hand the mask on to the "
+            "attention."
         )
     expect_residuals(seen["silent"], x)
     expect_norms(output, *seen["large"])
 
 
 def expect_norms(output: torch.Tensor, large: torch.Tensor, larger: torch.Tensor) -> None:
-    """Norms after the sublayers leave rows of one size. With norms before them what is added to x does not grow with x."""
+    """Norms after the sublayers leave rows of one size. With norms before them what is added to x does not grow with "
+    "x."""
     size = output.square().mean(-1).sqrt()
     if same(size, size.mean().expand_as(size), 1e-2) or same(large, larger, 2e-2):
         return
     raise Wrong(
-        f"A layer norm is missing: outputs have sizes from {size.min():.2f} to {size.max():.2f}, where norms after the sublayers "
-        "make all alike, and what is added to x grows with x, which norms before them prevent. Each sublayer has its own."
+        f"A layer norm is missing: outputs have sizes from {size.min():.2f} to {size.max():.2f}, where norms after "
+        "the sublayers make all alike, and what is added to x grows with x, which norms before them prevent. Each "
+        "sublayer has its own."
     )
 
 
-@check("model.decoder", "DecoderLayer: causal, attends to the memory, both masks respected", "attention.multihead model.feed_forward")
+@check(
+    "model.decoder",
+    "DecoderLayer: causal, attends to the memory, both masks respected",
+    "attention.multihead model.feed_forward",
+)
 def _(code):
     module, kind = layer(code, "DecoderLayer"), own_mask_type(code)
     x, memory = random(2, 5, 16, seed=12), random(2, 7, 16, seed=13)
@@ -786,13 +836,20 @@ def _(seen):
     if not same(output, seen["again"]):
         raise Wrong("In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
     if same(seen["seen memory changed"], output, 1e-6):
-        raise Wrong("The encoder's output can change without any effect: cross-attention takes keys and values from it.")
+        raise Wrong(
+            "The encoder's output can change without any effect: cross-attention takes keys and values from it."
+        )
     if not same(seen["later tokens changed"][:, :3], output[:, :3], 1e-4):
-        raise Wrong("With a causal tgt_mask, changing x at positions 3 and 4 changes outputs before them. Self-attention needs tgt_mask.")
+        raise Wrong(
+            "With a causal tgt_mask, changing x at positions 3 and 4 changes outputs before them. Self-attention "
+            "needs tgt_mask."
+        )
     if same(seen["first token changed"][:, 1:], output[:, 1:], 1e-6):
         raise Wrong("Changing x at position 0 changes no later output: is the self-attention's output used?")
     if not same(seen["hidden memory changed"], output, 1e-4):
-        raise Wrong("Changing what src_mask hides of the encoder's output changes the result: cross-attention needs src_mask.")
+        raise Wrong(
+            "Changing what src_mask hides of the encoder's output changes the result: cross-attention needs src_mask."
+        )
     expect_residuals(seen["silent"], x)
     expect_norms(output, *seen["large"])
 
@@ -831,7 +888,11 @@ def started(targets: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.full_like(targets[:, :1], START), targets[:, :-1]], 1)
 
 
-@check("model.logits", "Seq2SeqTransformer gives logits [B, T, vocabulary], the same twice in eval mode", "model.encoder model.decoder")
+@check(
+    "model.logits",
+    "Seq2SeqTransformer gives logits [B, T, vocabulary], the same twice in eval mode",
+    "model.encoder model.decoder",
+)
 def _(code):
     model = build_model(code, dropout=0.5).eval()
     sources, targets = rows(PAIRS)
@@ -841,16 +902,28 @@ def _(code):
 @judge
 def _(seen):
     if shape_of(seen[0]) != f"[8, 4, {VOCABULARY}]":
-        raise Wrong(f"For 8 sources and targets of 4 tokens the logits should be [8, 4, {VOCABULARY}], but are {shape_of(seen[0])}.")
+        raise Wrong(
+            f"For 8 sources and targets of 4 tokens the logits should be [8, 4, {VOCABULARY}], but are "
+            f"{shape_of(seen[0])}."
+        )
     if not torch.isfinite(seen[0]).all():
         raise Wrong("The logits are not finite. Look at the masks: a query that may attend to nothing gives NaN.")
     if not same(*seen):
-        raise Wrong("In eval mode the model gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
+        raise Wrong(
+            "In eval mode the model gives two outputs for one input. Use nn.Dropout: model.eval() switches it off."
+        )
     if same(seen[0].sum(-1), torch.ones(8, 4)) or same(seen[0].exp().sum(-1), torch.ones(8, 4)):
-        raise Wrong("The outputs are probabilities. CrossEntropyLoss applies the softmax itself: return the last layer's output.")
+        raise Wrong(
+            "The outputs are probabilities. CrossEntropyLoss applies the softmax itself: return the last layer's "
+            "output."
+        )
 
 
-@check("model.causal", "no logit depends on later target tokens; each depends on earlier ones, and on their order", "model.logits")
+@check(
+    "model.causal",
+    "no logit depends on later target tokens; each depends on earlier ones, and on their order",
+    "model.logits",
+)
 def _(code):
     model = build_model(code).eval()
     sources, targets = rows(PAIRS)
@@ -875,12 +948,18 @@ def _(code):
 @judge
 def _(seen):
     if not same(seen["tokens"][:, :2], seen["later"][:, :2]):
-        where = "Hand tgt_mask on to each decoder layer." if seen["takes a mask"] else (
-            "`forward` takes no tgt_mask and makes none: every position sees the digit that it should predict."
+        where = (
+            "Hand tgt_mask on to each decoder layer."
+            if seen["takes a mask"]
+            else ("`forward` takes no tgt_mask and makes none: every position sees the digit that it should predict.")
         )
-        raise Wrong(f"Changing target tokens 2 and 3 changes the logits at positions 0 and 1: the answer is visible. {where}")
+        raise Wrong(
+            f"Changing target tokens 2 and 3 changes the logits at positions 0 and 1: the answer is visible. {where}"
+        )
     if same(seen["tokens"][:, 2:], seen["earlier"][:, 2:], 1e-6):
-        raise Wrong("Changing target token 1 changes no later logit: the decoder does not see what it has written so far.")
+        raise Wrong(
+            "Changing target token 1 changes no later logit: the decoder does not see what it has written so far."
+        )
     if same(seen["47"], seen["74"]):
         raise Wrong("After the digits 4, 7 the model says the same as after 7, 4: the decoder gets no positions.")
 
@@ -915,11 +994,14 @@ def _(seen):
     if "hidden" not in seen:
         return ["`forward` takes no src_mask. The homework's sums have one length, so nothing has to be hidden."]
     if not same(*(memory[:, :7] for memory in seen["memory"])):
-        raise Wrong("Changing source tokens that src_mask hides changes the encoder's output elsewhere: hand src_mask on to its layers.")
+        raise Wrong(
+            "Changing source tokens that src_mask hides changes the encoder's output elsewhere: hand src_mask on to "
+            "its layers."
+        )
     if not same(*seen["hidden"]):
         raise Wrong(
-            "Changing source tokens that src_mask hides changes the logits, though not what the encoder makes of the others: "
-            "hand src_mask on to the decoder, too."
+            "Changing source tokens that src_mask hides changes the logits, though not what the encoder makes of the "
+            "others: hand src_mask on to the decoder, too."
         )
 
 
@@ -937,7 +1019,7 @@ def _(code):
     silent = [
         name
         for name, parameter in model.named_parameters()
-        if parameter.grad is None or parameter.ndim > 1 and not parameter.grad.any()
+        if parameter.grad is None or (parameter.ndim > 1 and not parameter.grad.any())
     ]
     return {"sizes": sizes, "silent": silent}
 
@@ -949,12 +1031,16 @@ def _(seen):
         grown = sizes[deep] - sizes["(1, 1)"]
         if grown != 2 * sizes[kind]:
             raise Wrong(
-                f"Two more layers should bring twice the {sizes[kind]:,} parameters of an {kind}, but bring {grown:,}. One "
-                "layer used several times ([layer] * n), layers in a plain list, or a number of layers that is not used?"
+                f"Two more layers should bring twice the {sizes[kind]:,} parameters of an {kind}, but bring "
+                f"{grown:,}. One layer used several times ([layer] * n), layers in a plain list, or a number of "
+                "layers that is not used?"
             )
     if seen["silent"]:
         names = ", ".join(seen["silent"][:4]) + (" …" if len(seen["silent"]) > 4 else "")
-        raise Wrong(f"After a backward pass {len(seen['silent'])} parameters have no gradient: {names}. They are never used, or cut off.")
+        raise Wrong(
+            f"After a backward pass {len(seen['silent'])} parameters have no gradient: {names}. They are never used, "
+            "or cut off."
+        )
 
 
 def memorise(code) -> dict:
@@ -983,7 +1069,9 @@ def memorise(code) -> dict:
     return code.cache["learned"]
 
 
-@check("model.learns", "the model learns eight sums by heart in 150 steps", "model.causal model.source model.parameters")
+@check(
+    "model.learns", "the model learns eight sums by heart in 150 steps", "model.causal model.source model.parameters"
+)
 def _(code):
     learned = memorise(code)
     sources, targets = rows(PAIRS)
@@ -997,9 +1085,9 @@ def _(seen):
     right = int((logits.argmax(-1) == rows(PAIRS)[1]).all(1).sum())
     if right < 8:
         raise Wrong(
-            f"After 150 steps the loss is {losses[-1]:.2f} (at the beginning {losses[0]:.2f}), and {right} of the 8 sums are "
-            "right. A sound model has all 8. Look at how layers are initialised, and at embeddings that are far smaller or "
-            "larger than the position codes."
+            f"After 150 steps the loss is {losses[-1]:.2f} (at the beginning {losses[0]:.2f}), and {right} of the 8 "
+            "sums are right. A sound model has all 8. Look at how layers are initialised, and at embeddings that are "
+            "far smaller or larger than the position codes."
         )
 
 
@@ -1033,9 +1121,9 @@ def _(seen):
         body = found[:, 1:] if (found[:, 0] == start).all() else found
         agree = [int((body[:, i] == greedy[:, i + 1]).sum()) for i in range(4)]
         raise Wrong(
-            f"From start token {start}: of the 8 answers {agree[0]}, {agree[1]}, {agree[2]} and {agree[3]} have the first, "
-            "second, third and fourth token that your own forward would choose. Begin with start_token; use a causal mask; "
-            "take the argmax at the last position; append it."
+            f"From start token {start}: of the 8 answers {agree[0]}, {agree[1]}, {agree[2]} and {agree[3]} have the "
+            "first, second, third and fourth token that your own forward would choose. Begin with start_token; use a "
+            "causal mask; take the argmax at the last position; append it."
         )
     if seen["device"] not in ("cpu", "None"):
         return [f"generate takes device={seen['device']!r} unless told otherwise; src.device works everywhere."]
@@ -1100,7 +1188,9 @@ class Optimizer:
             parameter.grad = None
 
     def step(self, *_, **__) -> None:
-        gradients = [p.grad.flatten() if p.grad is not None else torch.zeros(p.numel()) for p in self.model.parameters()]
+        gradients = [
+            p.grad.flatten() if p.grad is not None else torch.zeros(p.numel()) for p in self.model.parameters()
+        ]
         self.steps.append(torch.cat(gradients).detach().clone())
 
     def state_dict(self) -> dict:
@@ -1109,7 +1199,13 @@ class Optimizer:
 
 def call(function, model, loader, optimizer=None):
     """Call train_epoch or evaluate with what its parameters are named after."""
-    given = {"model": model, "load": loader, "data": loader, "crit": nn.CrossEntropyLoss(), "loss": nn.CrossEntropyLoss()}
+    given = {
+        "model": model,
+        "load": loader,
+        "data": loader,
+        "crit": nn.CrossEntropyLoss(),
+        "loss": nn.CrossEntropyLoss(),
+    }
     given |= {"optim": optimizer, "device": torch.device("cpu"), "sched": types.SimpleNamespace(step=lambda *_: None)}
     arguments = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -1144,7 +1240,7 @@ def watch(class_name: str, instead=None):
                 logits.retain_grad()
             tensors = [value for value in named.values() if torch.is_tensor(value)]
             calls.append({"inputs": tensors[:2], "logits": logits, "training": self.training})
-            if instead is None or torch.is_grad_enabled() and logits.requires_grad and self.training:
+            if instead is None or (torch.is_grad_enabled() and logits.requires_grad and self.training):
                 return output
             changed = instead(tensors[:2], logits)
             return (changed, *output[1:]) if isinstance(output, tuple) else changed
@@ -1170,7 +1266,14 @@ def has_functions(code) -> bool:
 def run_script(code, data: Path, *more: str) -> dict:
     """Run train.py for one epoch of eight rows; returns training_log.json and the number of the optimizer's steps."""
     output = Path(tempfile.mkdtemp(dir=code.scratch))
-    flags = {"--data-dir": data, "--output-dir": output, "--batch-size": 8, "--epochs": 1, "--d-model": 32, "--d-ff": 64}
+    flags = {
+        "--data-dir": data,
+        "--output-dir": output,
+        "--batch-size": 8,
+        "--epochs": 1,
+        "--d-model": 32,
+        "--d-ff": 64,
+    }
     flags |= {"--num-heads": 4, "--num-layers": 1, "--dropout": 0, "--device": "cpu", "--seed": 1}
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -1205,7 +1308,7 @@ def train_once(code) -> dict:
         call(code.train.train_epoch, model, sums_loader(code, MORE_PAIRS), alone)
         seen = {"steps": optimizer.steps, "alone": alone.steps, "expected": 2}
     else:
-        code.train.module  # imported, so that its classes are there to be watched
+        import_leniently("train")  # so that the model's class is there to be watched
         with watch("Seq2SeqTransformer") as calls:
             ran = run_script(code, write_data(code, json_of_sums(PAIRS), json_of_sums(MORE_PAIRS)))
         kept = [call for call in calls if call["logits"].requires_grad]
@@ -1286,7 +1389,9 @@ def _(seen):
     if "script" in seen:
         return judge_accuracies(seen["script"], "val_acc of training_log.json")
     columns = {name: values for name, values in seen.items() if name != "padding"}
-    right = [i for i in range(len(seen["right"])) if columns_at(columns, i) == {"right": 1.0, "half": 0.5, "zeros": 0.0}]
+    right = [
+        i for i in range(len(seen["right"])) if columns_at(columns, i) == {"right": 1.0, "half": 0.5, "zeros": 0.0}
+    ]
     if not right:
         judge_accuracies(columns_at(columns, -1), "compute_accuracy")
     padding = seen.get("padding")
@@ -1312,15 +1417,15 @@ def judge_accuracies(seen: dict, what: str) -> None:
         raise Wrong(f"All 8 answers are right, and {what} says {seen['right']:.3g}. It should be 1.")
     if abs(seen["half"] - 0.875) < 1e-3:
         raise Wrong(
-            f"4 of 8 answers have one wrong digit of four, and {what} says 0.875: that is the share of digits. An answer "
-            "is right if all its digits are: 0.5 here."
+            f"4 of 8 answers have one wrong digit of four, and {what} says 0.875: that is the share of digits. An "
+            "answer is right if all its digits are: 0.5 here."
         )
     if abs(seen["half"] - 0.5) > 1e-3:
         raise Wrong(f"4 of 8 answers have a wrong digit, and {what} says {seen['half']:.3g} where 0.5 are right.")
     if seen["zeros"] > 1e-3:
         raise Wrong(
-            f"Every 0 of the 8 answers is answered 5, and {what} says {seen['zeros']:.3g}; none is right. Zeros are left out "
-            "like padding (pad_token=0?), but 0 is a digit. Give padding a token of its own."
+            f"Every 0 of the 8 answers is answered 5, and {what} says {seen['zeros']:.3g}; none is right. Zeros are "
+            "left out like padding (pad_token=0?), but 0 is a digit. Give padding a token of its own."
         )
 
 
@@ -1334,30 +1439,40 @@ def _(seen):
     digits, names = seen["digits"], ["first", "second", "third", "fourth"]
     missing = [names[i] for i in range(4) if i not in digits]
     if len(missing) == 4:
-        raise Wrong("No digit of the answers could be told from the gradients at the logits. Is there a backward pass of the loss?")
+        raise Wrong(
+            "No digit of the answers could be told from the gradients at the logits. Is there a backward pass of the "
+            "loss?"
+        )
     if missing == ["first"]:
         raise Wrong(
-            "Of the 4 digits of each answer the loss sees 3: the first one is the decoder's first input, and never learned. "
-            "Half of all sums begin with 1, and the model will have to guess. Put a start token before the target: read "
-            "[START, t1, t2, t3], predict [t1, t2, t3, t4]."
+            "Of the 4 digits of each answer the loss sees 3: the first one is the decoder's first input, and never "
+            "learned. Half of all sums begin with 1, and the model will have to guess. Put a start token before the "
+            "target: read [START, t1, t2, t3], predict [t1, t2, t3, t4]."
         )
     if missing:
         raise Wrong(f"Of the 4 digits of each answer the loss sees {len(digits)}; missing: {', '.join(missing)}.")
     if not seen["zeros"]:
-        raise Wrong("The loss skips every digit 0, as if it were padding: zeros are never learned. Give padding a token of its own.")
+        raise Wrong(
+            "The loss skips every digit 0, as if it were padding: zeros are never learned. Give padding a token of "
+            "its own."
+        )
     if seen["given away"]:
         raise Wrong(
-            f"The decoder reads the {names[seen['given away'][0]]} digit before or while it has to predict it: it can copy. "
-            "Its input at a position is what comes before: [START, t1, t2, t3] for [t1, t2, t3, t4]."
+            f"The decoder reads the {names[seen['given away'][0]]} digit before or while it has to predict it: it can "
+            "copy. Its input at a position is what comes before: [START, t1, t2, t3] for [t1, t2, t3, t4]."
         )
 
 
-@check("training.step", "each batch makes one step, with this batch's gradient alone, in training mode", "training.loss")
+@check(
+    "training.step", "each batch makes one step, with this batch's gradient alone, in training mode", "training.loss"
+)
 def _(code):
     seen = train_once(code)
     seen = {name: value for name, value in seen.items() if name != "calls"} | {"modes": [c[3] for c in seen["calls"]]}
     if isinstance(seen["steps"], list):
-        seen["gradients"] = [seen["steps"][-1], seen["alone"][-1]] if len(seen["steps"]) == 2 and seen["alone"] else None
+        seen["gradients"] = (
+            [seen["steps"][-1], seen["alone"][-1]] if len(seen["steps"]) == 2 and seen["alone"] else None
+        )
         seen["steps"] = len(seen["steps"])
         seen["alone"] = None
     return seen
@@ -1370,13 +1485,18 @@ def _(seen):
 
 def judge_steps(seen: dict) -> None:
     if seen["steps"] < seen["expected"]:
-        raise Wrong(f"{seen['expected']} batches made {seen['steps']} steps of the optimizer. Each should make one: loss.backward(), then optimizer.step().")
+        raise Wrong(
+            f"{seen['expected']} batches made {seen['steps']} steps of the optimizer. Each should make one: "
+            "loss.backward(), then optimizer.step()."
+        )
     if not all(seen["modes"]):
         raise Wrong("The model is in eval mode while it is trained: dropout does nothing. Call model.train() first.")
     if seen.get("gradients"):
         second, alone = seen["gradients"]
         if not alone.any():
-            raise Wrong("The gradients are zero when the optimizer steps: zero_grad() belongs before backward(), not after it.")
+            raise Wrong(
+                "The gradients are zero when the optimizer steps: zero_grad() belongs before backward(), not after it."
+            )
         cosine = F.cosine_similarity(second, alone, dim=0)
         if cosine < 0.99:
             raise Wrong(
@@ -1425,7 +1545,11 @@ def evaluate_as(code, kind: str) -> float:
     return accuracy
 
 
-@check("training.evaluate", "evaluate notices a wrong first digit, and switches dropout off", "model.logits training.accuracy")
+@check(
+    "training.evaluate",
+    "evaluate notices a wrong first digit, and switches dropout off",
+    "model.logits training.accuracy",
+)
 def _(code):
     accuracies = {kind: evaluate_as(code, kind) for kind in ("right", "half", "first", "last")}
     return accuracies | {"modes": code.cache["evaluation modes"]}
@@ -1439,24 +1563,26 @@ def _(seen):
         raise Wrong(f"For a model that answers everything right evaluate finds an accuracy of {seen['right']:.3g}.")
     if seen["first"] > 1e-3 and seen["last"] > 1e-3:
         raise Wrong(
-            f"For a model whose last digits are all wrong evaluate finds an accuracy of {seen['last']:.3g}; no answer is "
-            "right. An answer counts if all its digits are right."
+            f"For a model whose last digits are all wrong evaluate finds an accuracy of {seen['last']:.3g}; no answer "
+            "is right. An answer counts if all its digits are right."
         )
     if seen["first"] > 1e-3:
         raise Wrong(
             f"For a model whose first digits are all wrong and the others right evaluate finds an accuracy of "
-            f"{seen['first']:.3g}; no answer is right. It never looks at the first digit: it has to be predicted, after a "
-            "start token."
+            f"{seen['first']:.3g}; no answer is right. It never looks at the first digit: it has to be predicted, "
+            "after a start token."
         )
     if seen["last"] > 1e-3:
         raise Wrong(
-            f"For a model whose last digits are all wrong evaluate finds an accuracy of {seen['last']:.3g}; no answer is "
-            "right. An answer counts if all its digits are right."
+            f"For a model whose last digits are all wrong evaluate finds an accuracy of {seen['last']:.3g}; no answer "
+            "is right. An answer counts if all its digits are right."
         )
     if abs(seen["half"] - 0.5) > 1e-3:
         raise Wrong(f"4 of 8 answers are right, and evaluate finds {seen['half']:.3g}.")
     if any(seen["modes"]):
-        raise Wrong("evaluate leaves the model in training mode, so dropout disturbs what is measured. Call model.eval() first.")
+        raise Wrong(
+            "evaluate leaves the model in training mode, so dropout disturbs what is measured. Call model.eval() first."
+        )
 
 
 @check("training.tokens", "start token and padding are no digits", "model.logits")
@@ -1467,7 +1593,11 @@ def _(code):
         for keyword in node.keywords if isinstance(node, ast.Call) else []:
             if keyword.arg == "ignore_index":
                 value = keyword.value
-                value = vars(code.train.module).get(value.id) if isinstance(value, ast.Name) else getattr(value, "value", None)
+                value = (
+                    vars(code.train.module).get(value.id)
+                    if isinstance(value, ast.Name)
+                    else getattr(value, "value", None)
+                )
                 ignored.append((node.lineno, value if isinstance(value, int) else -1))
     return {"ignored": ignored, "starts": loss_sees(train_once(code)["calls"])["starts"]}
 
@@ -1477,14 +1607,14 @@ def _(seen):
     for line, token in seen["ignored"]:
         if 0 <= token <= 9:
             raise Wrong(
-                f"train.py, line {line}: ignore_index={token} makes the loss skip every digit {token} of the answers, as if it "
-                "were padding. Give padding a token of its own."
+                f"train.py, line {line}: ignore_index={token} makes the loss skip every digit {token} of the answers, "
+                "as if it were padding. Give padding a token of its own."
             )
     digits = [token for token in seen["starts"] if token <= 9]
     if digits:
         raise Wrong(
-            f"The decoder begins each answer with token {digits[0]}, which is also the digit {digits[0]}: generate's output and "
-            "the answer are then easily compared one place off. Take a token that is no digit."
+            f"The decoder begins each answer with token {digits[0]}, which is also the digit {digits[0]}: generate's "
+            "output and the answer are then easily compared one place off. Take a token that is no digit."
         )
 
 
@@ -1519,10 +1649,12 @@ def _(seen):
                 }.items():
                     if same(found[0], formula(positions, 16).float(), 1e-3):
                         end = (
-                            f"Yours equals the formula at {text}. That is position interpolation, another scheme: what you "
-                            "find of it is no finding about sinusoidal codes."
+                            f"Yours equals the formula at {text}. That is position interpolation, another scheme: "
+                            "what you find of it is no finding about sinusoidal codes."
                         )
-            raise Wrong(f"{name}: position {differing[0]} has another code in a sequence of {length} than in one of 20. {end}")
+            raise Wrong(
+                f"{name}: position {differing[0]} has another code in a sequence of {length} than in one of 20. {end}"
+            )
 
 
 @check("encodings.sinusoidal", "the sinusoidal codes are the formula's, and fixed", "encodings.one_code")
@@ -1551,7 +1683,10 @@ def _(seen):
     if isinstance(seen, str):
         raise Wrong(f"{what}: {seen[:200]}. Compute the codes that the table does not hold from the formula.")
     right = formula(torch.arange(50), 16)
-    for text, positions in {"the last row": torch.arange(50).clamp(max=19), "the table from its start": torch.arange(50) % 20}.items():
+    for text, positions in {
+        "the last row": torch.arange(50).clamp(max=19),
+        "the table from its start": torch.arange(50) % 20,
+    }.items():
         if same(seen[0], formula(positions, 16).float(), 1e-3):
             raise Wrong(f"{what} positions from 20 on take {text}: compute them from the formula.")
     expect_formula(seen, right, f"{what}, what is added to x")
@@ -1579,9 +1714,15 @@ def _(seen):
     table, found = seen["table"], seen["added"]
     if table is None:
         sizes = ", ".join(seen["sizes"]) or "none"
-        raise Wrong(f"No parameter holds max_len x d_model = 20 x 16 numbers (its parameters: {sizes}). Use nn.Embedding(max_len, d_model).")
+        raise Wrong(
+            f"No parameter holds max_len x d_model = 20 x 16 numbers (its parameters: {sizes}). Use "
+            "nn.Embedding(max_len, d_model)."
+        )
     if seen["gradient"] is None:
-        raise Wrong("No gradient reaches the table, so it is never trained. Look for a buffer, .detach(), .data or requires_grad=False.")
+        raise Wrong(
+            "No gradient reaches the table, so it is never trained. Look for a buffer, .detach(), .data or "
+            "requires_grad=False."
+        )
     mistakes = {
         "Every position gets row 0 of the table.": table[:1].expand(9, -1),
         "Position p gets row p + 1: count from 0.": table[1:10],
@@ -1611,7 +1752,11 @@ def _(seen):
         raise Wrong(f"It has {seen[1]} trainable numbers. There should be none.")
 
 
-@check("encodings.factory", "get_positional_encoding gives each of the three by its name", "encodings.one_code encodings.none")
+@check(
+    "encodings.factory",
+    "get_positional_encoding gives each of the three by its name",
+    "encodings.one_code encodings.none",
+)
 def _(code):
     make = code.positional_encoding.get_positional_encoding
     seen = {}
@@ -1630,7 +1775,9 @@ def _(seen):
     if seen["sinusoidal"][1] or same(seen["sinusoidal"][0], nothing):
         raise Wrong('"sinusoidal" should add the fixed codes; it adds nothing or has parameters.')
     if seen["learned"][1] != 320:
-        raise Wrong(f'"learned" with d_model 16 and max_len 20 should have 320 parameters, but has {seen["learned"][1]}.')
+        raise Wrong(
+            f'"learned" with d_model 16 and max_len 20 should have 320 parameters, but has {seen["learned"][1]}.'
+        )
     if seen["unknown"] in ("NoneType", "NoPositionalEncoding"):
         return ["an unknown name is not refused: a misspelt --encoding would train another model without a word."]
 
@@ -1640,7 +1787,15 @@ def _(seen):
 
 def build_sorter(code, name: str, dropout: float = 0.0) -> nn.Module:
     torch.manual_seed(0)
-    values = {"vocab_size": 101, "d_model": 32, "num_heads": 4, "num_layers": 2, "d_ff": 64, "dropout": dropout, "max_len": 64}
+    values = {
+        "vocab_size": 101,
+        "d_model": 32,
+        "num_heads": 4,
+        "num_layers": 2,
+        "d_ff": 64,
+        "dropout": dropout,
+        "max_len": 64,
+    }
     takes = inspect.signature(code.model.SortingClassifier).parameters
     return code.model.create_model(name, **{key: value for key, value in values.items() if key in takes})
 
@@ -1659,7 +1814,11 @@ def sequences() -> torch.Tensor:
     return torch.randint(100, (4, 10), generator=torch.Generator().manual_seed(1))
 
 
-@check("sorting.logits", "the classifier gives logits [B, 2], with every encoding, the same twice in eval mode", "encodings.factory")
+@check(
+    "sorting.logits",
+    "the classifier gives logits [B, 2], with every encoding, the same twice in eval mode",
+    "encodings.factory",
+)
 def _(code):
     seen = {}
     for name in ("sinusoidal", "learned", "none"):
@@ -1674,7 +1833,9 @@ def _(seen):
         if shape_of(found) != "[4, 2]":
             raise Wrong(f"With encoding {name!r}, 4 sequences should give logits [4, 2], but give {shape_of(found)}.")
         if not same(found, again):
-            raise Wrong("In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
+            raise Wrong(
+                "In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off."
+            )
 
 
 @check("sorting.padding", "padding changes nothing", "sorting.logits")
@@ -1690,8 +1851,8 @@ def _(seen):
         if not same(plain, padded, 1e-3):
             raise Wrong(
                 f"With encoding {name!r}, four padding tokens behind a sequence of 10 change its logits by up to "
-                f"{distance(plain, padded):.2g}, though the mask hides them. The attention needs the mask, and so does the mean "
-                "over positions: sum over real tokens / number of real tokens."
+                f"{distance(plain, padded):.2g}, though the mask hides them. The attention needs the mask, and so "
+                "does the mean over positions: sum over real tokens / number of real tokens."
             )
 
 
@@ -1706,9 +1867,13 @@ def _(code):
 def _(seen):
     for name in ("sinusoidal", "learned"):
         if same(*seen[name], 1e-6):
-            raise Wrong(f"With encoding {name!r} a sequence and its reverse give the same logits: the codes are not used.")
+            raise Wrong(
+                f"With encoding {name!r} a sequence and its reverse give the same logits: the codes are not used."
+            )
     if not same(*seen["none"], 1e-3):
-        raise Wrong("With encoding 'none' a sequence and its reverse give different logits: positions enter in some other way.")
+        raise Wrong(
+            "With encoding 'none' a sequence and its reverse give different logits: positions enter in some other way."
+        )
 
 
 @check("sorting.size", "learned codes are not dwarfed by the embeddings that they are added to", "sorting.logits")
@@ -1730,9 +1895,10 @@ def _(seen):
     for embeddings, codes in seen:
         if codes < 0.15 * embeddings:
             raise Wrong(
-                f"In the new model the learned codes have size {codes:.2g}, the embeddings that they are added to {embeddings:.2g}: "
-                "they drown, and such models often never leave the constant answer. Does _init_weights draw the table anew, "
-                "like a matrix? Leave it out, and start it at a size of about 0.7, as sinusoidal codes have."
+                f"In the new model the learned codes have size {codes:.2g}, the embeddings that they are added to "
+                f"{embeddings:.2g}: they drown, and such models often never leave the constant answer. Does "
+                "_init_weights draw the table anew, like a matrix? Leave it out, and start it at a size of about 0.7, "
+                "as sinusoidal codes have."
             )
 
 
@@ -1741,10 +1907,14 @@ def _(code):
     torch.manual_seed(0)
     data = json_of_sequences()
     if not has_functions(code):
-        code.train.module  # imported, so that its classes are there to be watched
+        import_leniently("train")  # so that the model's class is there to be watched
         with watch("SortingClassifier") as calls:
             ran = run_script(code, write_data(code, data, data), "--encoding", "none")
-        return {"steps": ran["steps"], "expected": 2, "modes": [c["training"] for c in calls if c["logits"].requires_grad]}
+        return {
+            "steps": ran["steps"],
+            "expected": 2,
+            "modes": [c["training"] for c in calls if c["logits"].requires_grad],
+        }
     tokens = torch.tensor([row["sequence"] + [100] * (12 - row["length"]) for row in data])
     labels, lengths = (torch.tensor([row[key] for row in data]) for key in ("is_sorted", "length"))
     batch = Batch(sequence=tokens, label=labels, length=lengths, mask=(tokens != 100).float())
@@ -1823,10 +1993,29 @@ def plain(value):
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)[:200]
 
 
-OTHER_PROCESSES = ("os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system", "os.kill", "os.killpg", "subprocess.Popen")
+OTHER_PROCESSES = (
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.exec",
+    "os.system",
+    "os.kill",
+    "os.killpg",
+    "subprocess.Popen",
+)
 OTHER_PROCESSES += ("os.startfile", "pty.spawn", "ctypes.dlopen")
 NETWORK = ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "urllib.Request")
-FILES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown")
+FILES = (
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+    "os.chown",
+)
 
 
 def limit(folder: Path) -> None:
@@ -1853,11 +2042,17 @@ def limit(folder: Path) -> None:
         if event == "open":
             path, _, flags = arguments
             if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and outside(path):
-                raise PermissionError(f"the checks let your code write only in its own folder, not to {os.fsdecode(path)}")
-        elif event in FILES and any(outside(path) for path in arguments[:2] if isinstance(path, (str, bytes, os.PathLike))):
+                raise PermissionError(
+                    f"the checks let your code write only in its own folder, not to {os.fsdecode(path)}"
+                )
+        elif event in FILES and any(
+            outside(path) for path in arguments[:2] if isinstance(path, (str, bytes, os.PathLike))
+        ):
             raise PermissionError("the checks let your code change only files in its own folder")
         elif event in OTHER_PROCESSES or event in NETWORK:
-            raise PermissionError(f"the checks let your code start or end no other process, and use no network ({event})")
+            raise PermissionError(
+                f"the checks let your code start or end no other process, and use no network ({event})"
+            )
 
     sys.addaudithook(watchman)
 
@@ -1981,7 +2176,12 @@ class Child:
         kept = ("PATH", "HOME", "USERPROFILE", "SYSTEMROOT", "LD_LIBRARY_PATH", "APPDATA", "VIRTUAL_ENV")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
-        environment |= {"PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "TMPDIR": str(root.parent)}
+        environment |= {
+            "PYTHONUTF8": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHASHSEED": "0",
+            "TMPDIR": str(root.parent),
+        }
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve()), "--probe", str(root), str(folder), *names],
             stdin=subprocess.DEVNULL,
@@ -2084,7 +2284,11 @@ def run_problem(root: Path, folder: Path, names: list[str], child: "Child | None
             child = None
         # What stands on a failed check, or on a file that cannot be imported, is not worth a new process.
         for name in [*waiting]:
-            if failed(CHECKS[name], results) or broken & {CHECKS[name].part, *needs(name)} or time.monotonic() > deadline:
+            if (
+                failed(CHECKS[name], results)
+                or broken & {CHECKS[name].part, *needs(name)}
+                or time.monotonic() > deadline
+            ):
                 waiting.remove(name)
                 decide(CHECKS[name], ("skipped",), None, broken, results, say)
 
@@ -2115,7 +2319,11 @@ def decide(one: Check, outcome: tuple, importing: str | None, broken: set, resul
         except Wrong as wrong:
             return say(one.name, "WRONG", " ".join(str(wrong).split()))
         except Exception:  # the report has not the form that the probe gives it
-            return say(one.name, "WRONG", "What came back from your code could not be read. Does it change PyTorch's functions?")
+            return say(
+                one.name,
+                "WRONG",
+                "What came back from your code could not be read. Does it change PyTorch's functions?",
+            )
     if kind == "raised":
         error, importing = outcome[2], outcome[3]
         where = f" ({error['where']})" if error["where"] else ""
@@ -2155,7 +2363,10 @@ def show(result: Result) -> None:
 
 
 def summary(results: list[Result]) -> str:
-    counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in ("ok", "WRONG", "to do", "not tried")}
+    counts = {
+        verdict: sum(result.verdict == verdict for result in results)
+        for verdict in ("ok", "WRONG", "to do", "not tried")
+    }
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return f"{said}. Not looked at: {NOT_LOOKED_AT}."
 
@@ -2179,7 +2390,9 @@ def chosen(arguments: list[str]) -> tuple[Path, list[str]]:
         elif Path(argument).is_dir():
             folders.append(Path(argument))
         else:
-            raise ValueError(f"{argument!r} is neither a folder nor one of {', '.join(PARTS)}; --list shows all checks.")
+            raise ValueError(
+                f"{argument!r} is neither a folder nor one of {', '.join(PARTS)}; --list shows all checks."
+            )
     if len(folders) > 1:
         raise ValueError(f"one folder at a time, not {' and '.join(map(str, folders))}.")
     folder = folders[0] if folders else Path.cwd()

@@ -58,7 +58,7 @@ class DecoderLayer(nn.Module):
 
 
 class Seq2SeqTransformer(nn.Module):
-    """Encoder and decoder. Masks hold 1 where attention is allowed: src_mask [batch, 1, 1, S], tgt_mask [1, 1, T, T]."""
+    """Masks hold 1 where attention is allowed: src_mask [batch, 1, 1, S], tgt_mask [1, 1, T, T]"""
 
     def __init__(
         self,

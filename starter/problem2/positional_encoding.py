@@ -1,4 +1,7 @@
-"""Three ways to tell a transformer of positions. Write what raises NotImplementedError; then `python check.py encodings`."""
+"""Three ways to tell a transformer of positions.
+
+Write what raises NotImplementedError; then `python check.py encodings`.
+"""
 
 from torch import nn
 

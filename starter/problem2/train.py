@@ -1,4 +1,4 @@
-"""Train the classifier with one positional encoding: results/NAME/best_model.pth, training_log.json, training_curves.png.
+"""Train the classifier with one positional encoding: results/NAME/best_model.pth and training_log.json.
 
     python problem2/train.py --encoding sinusoidal     (or learned, or none)
 
@@ -75,9 +75,12 @@ def main():
         train_loss, train_acc = train_epoch(model, train_loader, criterion, optimizer, given.device)
         val_loss, val_acc = evaluate(model, val_loader, criterion, given.device)
         scheduler.step()
-        for name, value in zip(log, (train_loss, train_acc, val_loss, val_acc)):
+        for name, value in zip(log, (train_loss, train_acc, val_loss, val_acc), strict=True):
             log[name].append(value)
-        print(f"epoch {epoch + 1:3}: loss {train_loss:.4f}, accuracy {train_acc:.2%}; validation {val_acc:.2%}", flush=True)
+        print(
+            f"epoch {epoch + 1:3}: loss {train_loss:.4f}, accuracy {train_acc:.2%}; validation {val_acc:.2%}",
+            flush=True,
+        )
         if val_acc == max(log["val_acc"]):
             torch.save(model.state_dict(), folder / "best_model.pth")
 
@@ -85,22 +88,6 @@ def main():
     log["test_loss"], log["test_acc"] = evaluate(model, test_loader, criterion, given.device)
     print(f"test: {log['test_acc']:.2%} of the sequences right")
     (folder / "training_log.json").write_text(json.dumps(log, indent=2))
-    draw_curves(log, folder / "training_curves.png")
-
-
-def draw_curves(log, path):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
-    for axis, kind in zip(axes, ("loss", "acc")):
-        axis.plot(log[f"train_{kind}"], label="training")
-        axis.plot(log[f"val_{kind}"], label="validation")
-        axis.set(xlabel="epoch", ylabel={"loss": "loss", "acc": "accuracy"}[kind])
-        axis.legend()
-    figure.savefig(path)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Submissions to check: the sample solution with changes, run in this process, where isolation is not the subject."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -30,6 +31,22 @@ def make(folder: Path, *changes: tuple[str, str, str]) -> Path:
     return folder
 
 
+@contextlib.contextmanager
+def inside(place: Path):
+    """The student's modules in this process: found while the context lasts, and forgotten after it."""
+    before = os.getcwd(), [*sys.path], {*sys.modules}
+    os.chdir(place)
+    sys.path[:0] = [str(place), str(place.parent)]
+    try:
+        yield
+    finally:
+        os.chdir(before[0])
+        sys.path[:] = before[1]
+        for name in {*sys.modules} - before[2]:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(place.parent)):
+                del sys.modules[name]
+
+
 def verdicts(folder: Path, names: list[str]) -> dict:
     """Name -> result of these checks, the probes run in this process."""
     results, broken = {}, set()
@@ -38,25 +55,12 @@ def verdicts(folder: Path, names: list[str]) -> dict:
         results[name] = check.Result(check.CHECKS[name], verdict, message, [*remarks])
 
     for problem, place in check.find(folder).items():
-        wanted = [name for name in names if check.CHECKS[name].problem == problem]
-        scratch = Path(tempfile.mkdtemp())
-        before = os.getcwd(), [*sys.path], {*sys.modules}
-        os.chdir(place)
-        sys.path[:0] = [str(place), str(place.parent)]
-        try:
-            for name in wanted:
-                messages = []
-                code = check.Code(place, scratch, lambda *message, to=messages: to.append(message))
-                code.cache = results.setdefault("cache", {}).setdefault(problem, {})
+        messages = []
+        with inside(place), tempfile.TemporaryDirectory() as scratch:
+            code = check.Code(place, Path(scratch), lambda *message, to=messages: to.append(message))
+            for name in [name for name in names if check.CHECKS[name].problem == problem]:
+                messages[:] = [("skipped",)]
                 if not check.failed(check.CHECKS[name], results):
                     check.run_probes(code, [name])
-                check.decide(check.CHECKS[name], messages[-1] if messages else ("skipped",), None, broken, results, say)
-        finally:
-            os.chdir(before[0])
-            sys.path[:] = before[1]
-            shutil.rmtree(scratch)
-            for name in {*sys.modules} - before[2]:
-                if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
-                    del sys.modules[name]
-    results.pop("cache", None)
+                check.decide(check.CHECKS[name], messages[-1], None, broken, results, say)
     return results

@@ -63,11 +63,27 @@ def test_each_trick_costs_only_its_own_check(run, tmp_path):
         (ATTENTION, SCORES, "    while True:\n        pass\n" + SCORES),
         (ATTENTION, "    mask = torch.tril(", "    os._exit(0)\n    mask = torch.tril("),
         (ATTENTION, "        batch, length, _ = x.shape\n", "        os.fork()\n        batch, length, _ = x.shape\n"),
-        (MODEL, "        position = torch.arange(max_len)", "        self.big = torch.ones(5 * 2**30)\n        position = torch.arange(max_len)"),
-        (MODEL, "        self.linear1 =", f"        open({str(outside)!r}, 'w').write('was here')\n        self.linear1 ="),
-        ("problem1/train.py", "    predictions =", "    while True:\n        print('x' * 2**20, flush=True)\n    predictions ="),
+        (
+            MODEL,
+            "        position = torch.arange(max_len)",
+            "        self.big = torch.ones(5 * 2**30)\n        position = torch.arange(max_len)",
+        ),
+        (
+            MODEL,
+            "        self.linear1 =",
+            f"        open({str(outside)!r}, 'w').write('was here')\n        self.linear1 =",
+        ),
+        (
+            "problem1/train.py",
+            "    predictions =",
+            "    while True:\n        print('x' * 2**20, flush=True)\n    predictions =",
+        ),
         ("problem2/positional_encoding.py", "import math\n", "import math, os, subprocess, threading\n"),
-        ("problem2/positional_encoding.py", "        nn.init.normal_(", "        subprocess.run(['sleep', '100'])\n        nn.init.normal_("),
+        (
+            "problem2/positional_encoding.py",
+            "        nn.init.normal_(",
+            "        subprocess.run(['sleep', '100'])\n        nn.init.normal_(",
+        ),
         ("problem2/positional_encoding.py", "        return x\n", "        raise SystemExit(0)\n"),
     )
     verdict = {name: result[0] for name, result in results.items()}
@@ -92,7 +108,8 @@ LIES = {
     "the process is killed": ("import os, signal\nsignal.raise_signal(signal.SIGKILL)\n", "signal 9"),
     "the judge is killed": ("import os\nos.kill(os.getppid(), 9)\n", "other process"),
     "nonsense in the channel": (
-        "import os\nfor descriptor in range(3, 30):\n    try:\n        os.write(descriptor, b'\\xff' * 100)\n    except OSError:\n        pass\n",
+        "import contextlib, os\nfor descriptor in range(3, 30):\n    with contextlib.suppress(OSError):\n"
+        "        os.write(descriptor, b'\\xff' * 100)\n",
         "",
     ),
 }
@@ -115,7 +132,9 @@ def test_patched_functions_win_nothing(run):
         "for one in sys.modules['__main__'].CHECKS.values():\n    one.judge = lambda seen: None\n"
     )
     results = run(
-        ["attention.scores", "attention.causal_mask"], (ATTENTION, START, patches), (ATTENTION, "scores / math.sqrt(d_k)", "scores")
+        ["attention.scores", "attention.causal_mask"],
+        (ATTENTION, START, patches),
+        (ATTENTION, "scores / math.sqrt(d_k)", "scores"),
     )
     assert results["attention.scores"][0] == "WRONG" and "missing" in results["attention.scores"][1]
     assert results["attention.causal_mask"][0] == "ok"

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a table with one change a line)
 """Sound solutions in many shapes: nothing in them is wrong. The layouts are those of solutions that are about."""
 
 import pytest
@@ -170,7 +171,9 @@ def test_there_are_enough():
 ABOUT_TRAINING = ["attention.scores", "model.position", "training.accuracy"]
 
 
-@pytest.mark.parametrize("layout", ["src", "nested", "flat", "flat, imports from src", "one problem", "both in one folder"])
+@pytest.mark.parametrize(
+    "layout", ["src", "nested", "flat", "flat, imports from src", "one problem", "both in one folder"]
+)
 def test_the_code_is_found(layout, tmp_path):
     names, top = [*ABOUT_TRAINING, "encodings.none"], tmp_path / "code"
     make(tmp_path / "made")
