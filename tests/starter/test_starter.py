@@ -154,7 +154,7 @@ def test_an_exception_of_the_student_s_shows_where(tmp_path):
         ("problem1/attention.py", "    d_k = Q.size(-1)\n", "    d_k = Q.sise(-1)\n"),
         ("problem2/positional_encoding.py", "import math", "import math ("),
     )
-    results = verdicts(folder, ["attention.scores", "encodings.none", "encodings.learned"])
+    results = verdicts(folder, ["attention.scores", "encodings.learned", "encodings.none"])
     message = results["attention.scores"].message
     assert (
         message == "AttributeError: 'Tensor' object has no attribute 'sise' (attention.py, line 10: d_k = Q.sise(-1))"
