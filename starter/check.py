@@ -167,11 +167,12 @@ def attempt(function, *arguments, **keywords):
 
 
 def with_names(function, values: dict):
-    """Call a function with those of the values whose names its parameters have."""
-    parameters = inspect.signature(function).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return function(**values)
-    return function(**{p.name: values[p.name] for p in parameters if p.name in values})
+    """Call a function with those of the values whose names its parameters have; with other names, in this order."""
+    parameters = inspect.signature(function).parameters
+    known = {name: value for name, value in values.items() if name in parameters}
+    if len(known) == len(values) or len(known) == len(parameters):
+        return function(**known)
+    return function(*[*values.values()][: len(parameters)])
 
 
 # --- attention -------------------------------------------------------------------------------------------------------
@@ -217,12 +218,13 @@ def both(result) -> list:
     return list(result) if isinstance(result, (tuple, list)) else [result, None]
 
 
-def expect_both(seen: list, right: tuple, what: str, mistakes: dict[str, tuple], hint: str) -> None:
+def expect_both(seen: list, right: tuple, what: str, mistakes: dict[str, torch.Tensor], hint: str) -> None:
+    """Output and weights must be the right ones; a mistake is known by its weights."""
     if len(seen) != 2 or seen[1] is None:
         raise Wrong(f"{what}: it should return two tensors, the output and the weights.")
     if same(seen[0], right[1]) and same(seen[1], right[0]):
         raise Wrong(f"{what}: it returns the weights first and then the output; the docstring says output, weights.")
-    for message, (_, weights) in mistakes.items():
+    for message, weights in mistakes.items():
         if same(seen[1], weights, nan=True) and not same(right[1], weights):
             raise Wrong(message)
     expect(seen[1], right[1], f"{what}: the weights", {}, hint)
@@ -241,34 +243,19 @@ def _(code):
 @judge
 def _(seen):
     scores = Q @ K.transpose(-2, -1)
+    by_keys = scores / math.sqrt(6)
     scaled = scores / math.sqrt(8)
     mistakes = {
         "Your weights are softmax(Q Kᵀ): the division by √d is missing (d = 8 here).": scores.softmax(-1),
         "Your weights are softmax(Q Kᵀ / d): divide by the square root of d.": (scores / 8).softmax(-1),
-        "Your weights are softmax(Q Kᵀ · √d): divide by √d, do not multiply.": (scores * math.sqrt(8)).softmax(-1),
-        "You divide by √(number of keys), 6 here. Divide by √d, the last dimension of Q: 8.": (
-            scores / math.sqrt(6)
-        ).softmax(-1),
-        "You divide by √(number of queries), 4 here. Divide by √d, the last dimension of Q: 8.": (scores / 2).softmax(
-            -1
-        ),
-        "Your softmax is over the queries: each column adds up to 1. It should be over the keys, the last dimension, "
-        "so that each row does.": scaled.softmax(-2),
-        "Your softmax is over the heads (dimension 1). It should be over the keys, the last dimension.": scaled.softmax(
-            1
-        ),
-        "Your softmax is over the batch (dimension 0). It should be over the keys, the last dimension.": scaled.softmax(
-            0
-        ),
+        "Your weights are softmax(Q Kᵀ · √d): divide by √d, do not multiply.": (scaled * 8).softmax(-1),
+        "You divide by √(number of keys). Divide by √d, the last dimension of Q.": by_keys.softmax(-1),
+        "Your softmax is over the queries. It should be over the keys, the last dimension.": scaled.softmax(-2),
+        "Your softmax is over the heads. It should be over the keys, the last dimension.": scaled.softmax(1),
         "Your weights are the scaled scores: the softmax is missing.": scaled,
     }
-    expect_both(
-        seen["four"],
-        torch_attention(Q, K, V),
-        "Queries [2, 3, 4, 8], keys and values [2, 3, 6, 8]",
-        {message: (weights @ V, weights) for message, weights in mistakes.items()},
-        "The formula is softmax(Q Kᵀ / √d) V.",
-    )
+    what = "Queries [2, 3, 4, 8], keys and values [2, 3, 6, 8]"
+    expect_both(seen["four"], torch_attention(Q, K, V), what, mistakes, "The formula is softmax(Q Kᵀ / √d) V.")
     three = seen["three"]
     if isinstance(three, str) or not same(three[0], torch_attention(Q[0], K[0], V[0])[0]):
         return ["inputs without a head dimension, [B, T, d], do not work. The homework does not need them."]
@@ -297,36 +284,26 @@ def _(seen):
     for name, (q, k, v, mask) in masks().items():
         scores = q @ k.transpose(-2, -1) / math.sqrt(8)
         late = scores.softmax(-1) * mask
+        reverse = "you hide what should be seen and see what should be hidden: 1 means may attend."
         mistakes = {
-            f"With {name} you get what you get without a mask: it is never applied.": scores.softmax(-1),
-            f"With {name} your output is what comes out if the mask is applied after the softmax: the weights of a "
-            f"row no longer add up to 1 ({late.sum(-1).min():.2f} here). Mask the scores, before the softmax.": late,
-            f"With {name} you hide what should be seen and see what should be hidden: 1 means may attend.": torch.where(
-                mask, -math.inf, scores
-            ).softmax(-1),
-            f"With {name} you see what should be hidden and hide what should be seen: 1 means may attend.": torch.where(
-                mask, -1e9, scores
-            ).softmax(-1),
-            f"With {name} you set hidden scores to 0, and a score of 0 still gets weight. Set them to -inf, or "
-            "-1e9.": torch.where(mask, scores, 0.0).softmax(-1),
-            f"With {name} you add the mask to the scores. It holds 1 and 0: put -inf where it is 0.": (
-                scores + mask
-            ).softmax(-1),
+            "you get what you get without a mask: it is never applied.": scores.softmax(-1),
+            "your output is what comes out if the mask is applied after the softmax: the weights of a row no longer "
+            f"add up to 1 ({late.sum(-1).min():.2f} here). Mask the scores, before the softmax.": late,
+            reverse: scores.masked_fill(mask, -math.inf).softmax(-1),
+            f"{reverse} ": scores.masked_fill(mask, -1e9).softmax(-1),
+            "you set hidden scores to 0, and a score of 0 still gets weight: -inf.": (scores * mask).softmax(-1),
+            "you add the mask to the scores. It holds 1 and 0: put -inf where it is 0.": (scores + mask).softmax(-1),
         }
-        found = cases[name]
+        mistakes = {f"With {name} {message}": weights for message, weights in mistakes.items()}
         right = torch_attention(q, k, v, mask)
-        pairs = {message: (weights @ v, weights) for message, weights in mistakes.items()}
-        if torch.is_tensor(found[1]) and found[1].shape == right[1].shape and not same(found[1], right[1]):
-            leak = found[1].masked_fill(mask, 0.0).abs().max()
-            pairs_hit = any(same(found[1], weights) for _, weights in pairs.values())
-            if not pairs_hit and 1e-6 < leak < 1:
-                raise Wrong(
-                    f"With {name} hidden positions still get weight, up to {leak:.2g}. Put -inf (or -1e9) in the "
-                    "place of their scores, before the softmax."
-                )
-        expect_both(
-            found, right, f"With {name}", pairs, "Mask the scores before the softmax, with -inf where the mask is 0."
-        )
+        hint = "Mask the scores before the softmax, with -inf where the mask is 0."
+        weights = cases[name][1]
+        if torch.is_tensor(weights) and weights.shape == mask.expand_as(right[1]).shape:
+            leak = weights.masked_fill(mask, 0.0).abs().max()
+            hint = (
+                f"Hidden positions get weight up to {leak:.2g}: they still get weight. {hint}" if leak > 1e-6 else hint
+            )
+        expect_both(cases[name], right, f"With {name}", mistakes, hint)
     remarks = []
     q, k, v, mask = masks()["a causal mask [1, 1, T, T]"]
     right = torch_attention(q, k, v, mask)[1]
@@ -630,7 +607,6 @@ def expect_formula(found, right: torch.Tensor, what: str) -> None:
         ),
         "Nothing is added to x.": torch.zeros(length, width),
     }
-    mistakes |= {f"{message}": result for message, result in mistakes.items()}
     expect(
         found,
         right[None].expand(2, -1, -1).float(),
@@ -855,9 +831,9 @@ def _(seen):
 
 
 def build_model(code, encoder_layers: int = 2, decoder_layers: int = 2, dropout: float = 0.0) -> nn.Module:
-    values = {"vocab_size": VOCABULARY, "d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": dropout, "max_len": 32}
-    layers = {"num_encoder_layers": encoder_layers, "num_decoder_layers": decoder_layers}
-    return with_names(code.model.Seq2SeqTransformer, values | layers)
+    values = {"vocab_size": VOCABULARY, "d_model": 32, "num_heads": 4}
+    values |= {"num_encoder_layers": encoder_layers, "num_decoder_layers": decoder_layers}
+    return with_names(code.model.Seq2SeqTransformer, values | {"d_ff": 64, "dropout": dropout, "max_len": 32})
 
 
 def logits_of(code, model, src, tgt, src_mask=None):
@@ -1297,26 +1273,33 @@ def train_once(code) -> dict:
     if "trained" in code.cache:
         return code.cache["trained"]
     torch.manual_seed(0)
-    seen = {"steps": None, "expected": None}
     if has_functions(code):
         model = build_model(code)
         optimizer, alone = Optimizer(model), Optimizer(model)
         with watch("Seq2SeqTransformer") as calls:
             call(code.train.train_epoch, model, sums_loader(code, PAIRS + MORE_PAIRS), optimizer)
-        kept = [*calls]
         optimizer.zero_grad()
         call(code.train.train_epoch, model, sums_loader(code, MORE_PAIRS), alone)
-        seen = {"steps": optimizer.steps, "alone": alone.steps, "expected": 2}
+        seen = steps_of(optimizer, alone)
     else:
         import_leniently("train")  # so that the model's class is there to be watched
         with watch("Seq2SeqTransformer") as calls:
             ran = run_script(code, write_data(code, json_of_sums(PAIRS), json_of_sums(MORE_PAIRS)))
-        kept = [call for call in calls if call["logits"].requires_grad]
         seen = {"steps": ran["steps"], "expected": 1}
+    kept = [one for one in calls if one["logits"].requires_grad and len(one["inputs"]) == 2]
     code.cache["trained"] = seen | {
-        "calls": [(*call["inputs"], call["logits"].grad, call["training"]) for call in kept if len(call["inputs"]) == 2]
+        "modes": [one["training"] for one in kept],
+        "calls": [(*one["inputs"], one["logits"].grad) for one in kept],
     }
     return code.cache["trained"]
+
+
+def steps_of(optimizer: Optimizer, alone: Optimizer) -> dict:
+    """The number of steps for two batches, and the gradient of the last one: after the first batch, and alone."""
+    seen = {"steps": len(optimizer.steps), "expected": 2}
+    if len(optimizer.steps) == 2 and alone.steps:
+        seen["gradients"] = [optimizer.steps[-1], alone.steps[-1]]
+    return seen
 
 
 def answers_of(sources: torch.Tensor) -> torch.Tensor | None:
@@ -1338,7 +1321,7 @@ def alignment(tokens: torch.Tensor, answers: torch.Tensor) -> int:
 def loss_sees(calls: list) -> dict:
     """From the gradients at the logits: which digits of the answers the loss sees, and what the decoder is told."""
     seen, zeros, given, starts = set(), set(), set(), set()
-    for sources, tokens, gradient, _ in calls:
+    for sources, tokens, gradient in calls:
         answers = answers_of(sources)
         if answers is None or gradient is None or gradient.ndim != 3:
             continue
@@ -1467,15 +1450,7 @@ def _(seen):
     "training.step", "each batch makes one step, with this batch's gradient alone, in training mode", "training.loss"
 )
 def _(code):
-    seen = train_once(code)
-    seen = {name: value for name, value in seen.items() if name != "calls"} | {"modes": [c[3] for c in seen["calls"]]}
-    if isinstance(seen["steps"], list):
-        seen["gradients"] = (
-            [seen["steps"][-1], seen["alone"][-1]] if len(seen["steps"]) == 2 and seen["alone"] else None
-        )
-        seen["steps"] = len(seen["steps"])
-        seen["alone"] = None
-    return seen
+    return {name: value for name, value in train_once(code).items() if name != "calls"}
 
 
 @judge
@@ -1565,6 +1540,11 @@ def _(seen):
         raise Wrong(
             f"For a model whose last digits are all wrong evaluate finds an accuracy of {seen['last']:.3g}; no answer "
             "is right. An answer counts if all its digits are right."
+        )
+    if abs(seen["first"] - 0.5) < 1e-3:
+        raise Wrong(
+            "For a model whose first digits are all wrong evaluate counts the answers that begin with 0 as right: "
+            "zeros are left out like padding, but 0 is a digit."
         )
     if seen["first"] > 1e-3:
         raise Wrong(
@@ -1878,7 +1858,8 @@ def _(seen):
 
 @check("sorting.size", "learned codes are not dwarfed by the embeddings that they are added to", "sorting.logits")
 def _(code):
-    model, sizes = build_sorter(code, "learned").eval(), []
+    torch.manual_seed(0)
+    model, sizes = code.model.create_model("learned").eval(), []  # with your own width and max_len
     for module in model.modules():
         if type(module).__name__ == "LearnedPositionalEncoding":
             module.register_forward_hook(lambda m, x, y: sizes.append((rms(x[0]), rms(first(y) - x[0]))))
@@ -1925,8 +1906,7 @@ def _(code):
         call(code.train.train_epoch, model, loader_of(code, data, batch), optimizer)
     optimizer.zero_grad()
     call(code.train.train_epoch, model, loader_of(code, data[8:], late), alone)
-    seen = {"steps": len(optimizer.steps), "expected": 2, "modes": [c["training"] for c in calls]}
-    return seen | {"gradients": [optimizer.steps[-1], alone.steps[-1]] if optimizer.steps and alone.steps else None}
+    return steps_of(optimizer, alone) | {"modes": [one["training"] for one in calls]}
 
 
 @judge

@@ -124,6 +124,12 @@ VARIANTS = {
         (SORTER, "def forward(self, x, mask=None):\n        \"\"\"mask [batch, T]", "def forward(self, x, lengths):\n        mask = torch.arange(x.shape[1]) < lengths.unsqueeze(1)\n        \"\"\"mask [batch, T]"),
         (TRAIN2, 'batch["mask"]', 'batch["length"]'),
     ],
+    "other names of parameters": [
+        (MODEL, "num_heads", "n_heads"),
+        (MODEL, "d_model", "dim"),
+        (MODEL, "num_encoder_layers", "n_enc"),
+        (MODEL, "num_decoder_layers", "n_dec"),
+    ],
     "a scheduler in train_epoch": [
         (TRAIN2, "criterion, optimizer, device):", "criterion, optimizer, scheduler, device):"),
         (TRAIN2, "        optimizer.step()\n", "        optimizer.step()\n        scheduler.step()\n"),
@@ -214,3 +220,12 @@ def test_every_stub_is_to_do():
     results = verdicts(STARTER, [*check.CHECKS])
     assert {result.verdict for result in results.values()} == {"to do"}
     assert len(results) == len(check.CHECKS)
+
+
+def test_a_stub_that_fails_at_the_first_name_it_lacks_is_to_do(tmp_path):
+    """In some handouts the given rest of train_epoch uses names that the student has yet to write."""
+    body = "        inputs = batch['input']\n        # TODO: forward pass, loss, step\n        total_loss += loss.item()\n"
+    stub = f"    model.train()\n    total_loss = 0\n    for batch in dataloader:\n{body}    return total_loss\n\n\ndef unused(x):\n"
+    folder = make(tmp_path / "code", (TRAIN, "    model.train()\n", stub))
+    results = verdicts(folder, ["training.accuracy", "training.loss"])
+    assert results["training.accuracy"].verdict == "ok" and results["training.loss"].verdict == "to do"
