@@ -55,7 +55,6 @@ def test_each_trick_costs_only_its_own_check(run, tmp_path):
             "model.position",
             "model.feed_forward",
             "training.accuracy",
-            "encodings.one_code",
             "encodings.learned",
             "encodings.none",
         ],
@@ -87,7 +86,7 @@ def test_each_trick_costs_only_its_own_check(run, tmp_path):
         ("problem2/positional_encoding.py", "        return x\n", "        raise SystemExit(0)\n"),
     )
     verdict = {name: result[0] for name, result in results.items()}
-    assert verdict.pop("attention.mask") == "not tried" == verdict.pop("encodings.learned")
+    assert verdict.pop("attention.mask") == "not tried"
     assert {*verdict.values()} == {"WRONG"}, verdict
     for name, word in {
         "attention.scores": "endless loop",
@@ -96,7 +95,7 @@ def test_each_trick_costs_only_its_own_check(run, tmp_path):
         "model.position": "memory",
         "model.feed_forward": "outside.txt",
         "training.accuracy": "endless loop",
-        "encodings.one_code": "no other process",
+        "encodings.learned": "no other process",
         "encodings.none": "SystemExit",
     }.items():
         assert word in results[name][1], (name, results[name])

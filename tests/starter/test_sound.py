@@ -224,7 +224,9 @@ def test_every_stub_is_to_do():
 
 def test_a_stub_that_fails_at_the_first_name_it_lacks_is_to_do(tmp_path):
     """In some handouts the given rest of train_epoch uses names that the student has yet to write."""
-    body = "        inputs = batch['input']\n        # TODO: forward pass, loss, step\n        total_loss += loss.item()\n"
+    body = (
+        "        inputs = batch['input']\n        # TODO: forward pass, loss, step\n        total_loss += loss.item()\n"
+    )
     stub = f"    model.train()\n    total_loss = 0\n    for batch in dataloader:\n{body}    return total_loss\n\n\ndef unused(x):\n"
     folder = make(tmp_path / "code", (TRAIN, "    model.train()\n", stub))
     results = verdicts(folder, ["training.accuracy", "training.loss"])
