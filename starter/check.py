@@ -231,12 +231,29 @@ def expect_both(seen: list, right: tuple, what: str, mistakes: dict[str, torch.T
     expect(seen[0], right[0], f"{what}: the output", {}, "The weights are right: look at how they meet the values.")
 
 
+def forbidden_calls(folder: Path) -> list[str]:
+    """Where attention.py and model.py use PyTorch's own attention, which the homework wants written."""
+    found = []
+    for path in [folder / name for name in ("attention.py", "model.py") if (folder / name).exists()]:
+        with contextlib.suppress(SyntaxError):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute):
+                    home = ast.unparse(node.value).rpartition(".")[2]
+                    whole = f"{home}.{node.attr}"
+                    if whole in ("F.scaled_dot_product_attention", "functional.scaled_dot_product_attention") or (
+                        home == "nn" and node.attr.startswith(("MultiheadAttention", "Transformer"))
+                    ):
+                        found.append(f"{path.name}, line {node.lineno}: {whole}")
+    return found
+
+
 @check("attention.scores", "scaled_dot_product_attention gives PyTorch's output and weights, without a mask")
 def _(code):
     attention = code.attention.scaled_dot_product_attention
     return {
         "four": both(attention(*copies(Q, K, V))),
         "three": attempt(lambda: both(attention(*copies(Q[0], K[0], V[0])))),
+        "forbidden": forbidden_calls(code.folder),
     }
 
 
@@ -256,9 +273,11 @@ def _(seen):
     }
     what = "Queries [2, 3, 4, 8], keys and values [2, 3, 6, 8]"
     expect_both(seen["four"], torch_attention(Q, K, V), what, mistakes, "The formula is softmax(Q Kᵀ / √d) V.")
+    remarks = [f"{place}. The homework wants attention written from scratch." for place in seen["forbidden"]]
     three = seen["three"]
     if isinstance(three, str) or not same(three[0], torch_attention(Q[0], K[0], V[0])[0]):
-        return ["inputs without a head dimension, [B, T, d], do not work. The homework does not need them."]
+        remarks.append("inputs without a head dimension, [B, T, d], do not work. The homework does not need them.")
+    return remarks
 
 
 @check("attention.mask", "what a mask hides gets no weight, and the rest of a row adds up to 1", "attention.scores")
@@ -1446,9 +1465,7 @@ def _(seen):
         )
 
 
-@check(
-    "training.step", "each batch makes one step, with this batch's gradient alone, in training mode", "training.loss"
-)
+@check("training.step", "each batch makes one step, with this batch's gradient alone, in training mode", "model.logits")
 def _(code):
     return {name: value for name, value in train_once(code).items() if name != "calls"}
 

@@ -20,7 +20,7 @@ def run(tmp_path, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    monkeypatch.setattr(check, "CHECK_SECONDS", 4)
+    monkeypatch.setattr(check, "CHECK_SECONDS", 3)
 
     def run_checks(names: list[str], *changes) -> dict:
         results = check.run(make(tmp_path / "code", *changes), names)

@@ -141,3 +141,47 @@ def test_a_planted_mistake_is_found_and_named(mistake, tmp_path):
 def test_there_are_enough_and_every_check_finds_one():
     assert len(MISTAKES) >= 45
     assert {*check.CHECKS} - {mistake[3] for mistake in MISTAKES} <= {"sorting.logits", "model.learns"}
+
+
+def test_the_frequent_faults_are_each_named_in_one_submission(tmp_path):
+    """What most public solutions have at once: no start token, 0 as padding, stretched positions, a table drawn anew."""
+    shift = ("return torch.cat([start, targets[:, :-1]], dim=1)", "return targets[:, :-1]")
+    after = (
+        "    return model(inputs, decoder_input, tgt_mask=mask)\n",
+        "    return model(inputs, decoder_input, tgt_mask=mask)\n\n\nCRITERION = torch.nn.CrossEntropyLoss(ignore_index=0)\n",
+    )
+    one_less = (
+        'batch["target"].to(device)\n',
+        'batch["target"].to(device)\n        answers, targets = targets[:, 1:], targets\n',
+    )
+    folder = make(
+        tmp_path / "code",
+        (TRAIN, *shift),
+        (TRAIN, *after),
+        (TRAIN, *one_less),
+        (TRAIN, ", targets.reshape(-1))", ", answers.reshape(-1))"),
+        (TRAIN, "compute_accuracy(outputs, targets)\n", "compute_accuracy(outputs, answers)\n"),
+        (TRAIN, "compute_accuracy(logits, targets)\n", "compute_accuracy(logits, answers)\n"),
+        (TRAIN, "pad_token=PAD):", "pad_token=0):"),
+        (
+            ENCODINGS,
+            "        return x + self.table[:length]",
+            "        return x + sinusoidal_code(torch.arange(length) * self.max_len / length, self.d_model)",
+        ),
+        (
+            SORTER,
+            "self.output = nn.Linear(d_model, 2)",
+            "self.output = nn.Linear(d_model, 2)\n        [nn.init.xavier_uniform_(p) for p in self.parameters() if p.dim() > 1]",
+        ),
+    )
+    results = verdicts(folder, [name for name in check.CHECKS if name not in SLOW])
+    wrong = {name: result.message for name, result in results.items() if result.verdict == "WRONG"}
+    assert [*wrong] == [
+        "training.accuracy",
+        "training.loss",
+        "training.evaluate",
+        "training.tokens",
+        "encodings.one_code",
+        "sorting.size",
+    ], wrong
+    assert "sees 3" in wrong["training.loss"] and "never looks at the first digit" in wrong["training.evaluate"]

@@ -52,6 +52,9 @@ VARIANTS = {
         (ATTENTION, PROJECTED, "        Q, K, V = (self.split_heads(x @ w) for x, w in zip((query, key, value), self.W))\n"),
         (ATTENTION, "self.W_o(self.combine_heads(heads))", "self.combine_heads(heads) @ self.W[3]"),
     ],
+    "PyTorch's own attention": [
+        (ATTENTION, "output = torch.matmul(weights, V)", "output = nn.functional.scaled_dot_product_attention(Q, K, V, None if mask is None else mask == 1)"),
+    ],
     "weights only if asked": [
         (ATTENTION, "value, mask=None):", "value, mask=None, return_attention=False):"),
         (ATTENTION, "combine_heads(heads)), weights", "combine_heads(heads)), weights if return_attention else None"),
@@ -155,6 +158,7 @@ def test_a_sound_variant_has_nothing_wrong(variant, tmp_path):
         ("masks of rank 4 only", "[T, T]"),
         ("four dimensions only", "head dimension"),
         ("weights only if asked", "no weights"),
+        ("PyTorch's own attention", "from scratch"),
         ("generate has a device", "mps"),
         ("gelu", "gelu"),
         ("forward(src, tgt, return_attention), causal by itself", "src_mask"),
