@@ -41,6 +41,7 @@ import threading
 import time
 import traceback
 import types
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,6 +152,10 @@ def distance(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def shape(tensor: torch.Tensor) -> str:
     return f"[{', '.join(map(str, tensor.shape))}]"
+
+
+def shape_of(value) -> str:
+    return shape(value) if torch.is_tensor(value) else repr(value)
 
 
 def first(output):
@@ -594,10 +599,6 @@ def agrees(right: tuple, found: list) -> bool:
     return same(right[0], found[0]) and (found[1] is None or same(right[1], found[1]))
 
 
-def shape_of(value) -> str:
-    return shape(value) if torch.is_tensor(value) else repr(value)
-
-
 # --- model -----------------------------------------------------------------------------------------------------------
 
 
@@ -670,10 +671,7 @@ def _(code):
 @judge
 def _(seen):
     output, x = seen["output"], random(2, 5, 8, seed=8)
-    if shape_of(output) != "[2, 5, 8]":
-        raise Wrong(f"The output for x [2, 5, 8] should have its shape, but is {shape_of(output)}.")
-    if not same(output, seen["again"]):
-        raise Wrong("In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
+    expect_steady(output, seen["again"], "[2, 5, 8]")
     if not same(seen["turned"], output.flip(1)):
         raise Wrong(
             "A position's output depends on the other positions. The same two layers act on each position alone."
@@ -707,6 +705,14 @@ def _(seen):
     )
 
 
+def expect_steady(output, again, size: str, when: str = "") -> None:
+    """An output must have this shape, and in eval mode be the same twice."""
+    if shape_of(output) != size:
+        raise Wrong(f"The output{when} should be {size}, but is {shape_of(output)}.")
+    if not same(output, again, nan=True):
+        raise Wrong("In eval mode one input gives two outputs. Use nn.Dropout: model.eval() switches it off.")
+
+
 def silence(module: nn.Module) -> None:
     """Set every matrix to zero, and the biases beside it; layer norms stay. What remains is the residual stream."""
     for part in module.modules():
@@ -737,9 +743,12 @@ def layer(code, name: str) -> nn.Module:
     "attention.multihead model.feed_forward",
 )
 def _(code):
-    module, x, kind = layer(code, "EncoderLayer"), random(2, 6, 16, seed=9), own_mask_type(code)
-    mask, changed = torch.ones(2, 1, 1, 6).to(kind), x.clone()
-    mask[..., 4:], changed[:, 4:] = 0, random(2, 2, 16, seed=10)
+    module = layer(code, "EncoderLayer")
+    x = random(2, 6, 16, seed=9)
+    mask = torch.ones(2, 1, 1, 6).to(own_mask_type(code))
+    mask[..., 4:] = 0
+    changed = x.clone()
+    changed[:, 4:] = random(2, 2, 16, seed=10)
     order = [3, 0, 5, 1, 4, 2]
     other = x.clone()
     other[:, 0] = random(2, 16, seed=11)
@@ -759,10 +768,7 @@ def _(code):
 @judge
 def _(seen):
     x, output, order = random(2, 6, 16, seed=9), seen["output"], [3, 0, 5, 1, 4, 2]
-    if shape_of(output) != "[2, 6, 16]":
-        raise Wrong(f"The output for x [2, 6, 16] should have its shape, but is {shape_of(output)}.")
-    if not same(output, seen["again"]):
-        raise Wrong("In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
+    expect_steady(output, seen["again"], "[2, 6, 16]")
     if not same(seen["permuted"], output[:, order], 1e-3):
         raise Wrong(
             "With the positions in another order each should get the same output as before. Is there a mask inside?"
@@ -782,8 +788,7 @@ def _(seen):
 
 
 def expect_norms(output: torch.Tensor, large: torch.Tensor, larger: torch.Tensor) -> None:
-    """Norms after the sublayers leave rows of one size. With norms before them what is added to x does not grow with "
-    "x."""
+    """Norms after the sublayers leave rows of one size; with norms before them, what is added to x does not grow."""
     size = output.square().mean(-1).sqrt()
     if same(size, size.mean().expand_as(size), 1e-2) or same(large, larger, 2e-2):
         return
@@ -800,16 +805,20 @@ def expect_norms(output: torch.Tensor, large: torch.Tensor, larger: torch.Tensor
     "attention.multihead model.feed_forward",
 )
 def _(code):
-    module, kind = layer(code, "DecoderLayer"), own_mask_type(code)
-    x, memory = random(2, 5, 16, seed=12), random(2, 7, 16, seed=13)
-    causal, padding = torch.ones(1, 1, 5, 5).tril().to(kind), torch.ones(2, 1, 1, 7).to(kind)
+    module = layer(code, "DecoderLayer")
+    x = random(2, 5, 16, seed=12)
+    memory = random(2, 7, 16, seed=13)
+    causal = torch.ones(1, 1, 5, 5).tril().to(own_mask_type(code))
+    padding = torch.ones(2, 1, 1, 7).to(own_mask_type(code))
     padding[..., 5:] = 0
-    later, hidden, other = x.clone(), memory.clone(), memory.clone()
+    later = x.clone()
     later[:, 3:] = random(2, 2, 16, seed=14)
-    hidden[:, 5:] = random(2, 2, 16, seed=15)
-    other[:, 1] = random(2, 16, seed=16)
     earlier = x.clone()
     earlier[:, 0] = random(2, 16, seed=17)
+    hidden = memory.clone()
+    hidden[:, 5:] = random(2, 2, 16, seed=15)
+    other = memory.clone()
+    other[:, 1] = random(2, 16, seed=16)
     seen = {
         "output": first(module(x, memory, padding, causal)),
         "again": first(module(x, memory, padding, causal)),
@@ -826,10 +835,7 @@ def _(code):
 @judge
 def _(seen):
     x, output = random(2, 5, 16, seed=12), seen["output"]
-    if shape_of(output) != "[2, 5, 16]":
-        raise Wrong(f"The output for x [2, 5, 16] should have its shape, but is {shape_of(output)}.")
-    if not same(output, seen["again"]):
-        raise Wrong("In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off.")
+    expect_steady(output, seen["again"], "[2, 5, 16]")
     if same(seen["seen memory changed"], output, 1e-6):
         raise Wrong(
             "The encoder's output can change without any effect: cross-attention takes keys and values from it."
@@ -896,17 +902,9 @@ def _(code):
 
 @judge
 def _(seen):
-    if shape_of(seen[0]) != f"[8, 4, {VOCABULARY}]":
-        raise Wrong(
-            f"For 8 sources and targets of 4 tokens the logits should be [8, 4, {VOCABULARY}], but are "
-            f"{shape_of(seen[0])}."
-        )
+    expect_steady(*seen, f"[8, 4, {VOCABULARY}]")
     if not torch.isfinite(seen[0]).all():
         raise Wrong("The logits are not finite. Look at the masks: a query that may attend to nothing gives NaN.")
-    if not same(*seen):
-        raise Wrong(
-            "In eval mode the model gives two outputs for one input. Use nn.Dropout: model.eval() switches it off."
-        )
     if same(seen[0].sum(-1), torch.ones(8, 4)) or same(seen[0].exp().sum(-1), torch.ones(8, 4)):
         raise Wrong(
             "The outputs are probabilities. CrossEntropyLoss applies the softmax itself: return the last layer's "
@@ -923,33 +921,32 @@ def _(code):
     model = build_model(code).eval()
     sources, targets = rows(PAIRS)
     tokens = started(targets)
-    later, earlier, order = tokens.clone(), tokens.clone(), tokens.clone()
+    later = tokens.clone()
     later[:, 2:] = (later[:, 2:] + 3) % 10
+    earlier = tokens.clone()
     earlier[:, 1] = (earlier[:, 1] + 3) % 10
-    tokens[:, 1], tokens[:, 2] = 4, 7
-    order[:, 1], order[:, 2], order[:, 3] = 7, 4, tokens[:, 3]
-    takes = [*inspect.signature(model.forward).parameters]
+    four_seven = torch.tensor([[START, 4, 7, 5]]).expand(8, -1)
+    seven_four = torch.tensor([[START, 7, 4, 5]]).expand(8, -1)
     shallow = build_model(code, 1, 1).eval()  # a second causal layer could tell the order even without positions
     return {
-        "tokens": logits_of(code, model, sources, started(targets)),
+        "tokens": logits_of(code, model, sources, tokens),
         "later": logits_of(code, model, sources, later),
         "earlier": logits_of(code, model, sources, earlier),
-        "47": logits_of(code, shallow, sources, tokens)[:, 3],
-        "74": logits_of(code, shallow, sources, order)[:, 3],
-        "takes a mask": "tgt_mask" in takes,
+        "47": logits_of(code, shallow, sources, four_seven)[:, 3],
+        "74": logits_of(code, shallow, sources, seven_four)[:, 3],
+        "takes a mask": "tgt_mask" in inspect.signature(model.forward).parameters,
     }
 
 
 @judge
 def _(seen):
     if not same(seen["tokens"][:, :2], seen["later"][:, :2]):
-        where = (
-            "Hand tgt_mask on to each decoder layer."
-            if seen["takes a mask"]
-            else ("`forward` takes no tgt_mask and makes none: every position sees the digit that it should predict.")
-        )
+        where = "`forward` takes no tgt_mask and makes none."
+        if seen["takes a mask"]:
+            where = "Hand tgt_mask on to each decoder layer."
         raise Wrong(
-            f"Changing target tokens 2 and 3 changes the logits at positions 0 and 1: the answer is visible. {where}"
+            "Changing target tokens 2 and 3 changes the logits at positions 0 and 1: every position sees the digit "
+            f"that it should predict. {where}"
         )
     if same(seen["tokens"][:, 2:], seen["earlier"][:, 2:], 1e-6):
         raise Wrong(
@@ -964,15 +961,19 @@ def _(code):
     model = build_model(code).eval()
     sources, targets = rows(PAIRS)
     tokens = started(targets)
-    other, turned = sources.clone(), sources.clone()
+    other = sources.clone()
     other[:, 0] = other[:, 0] % 9 + 1
+    turned = sources.clone()
     turned[:, [0, 2]] = sources[:, [2, 0]]
     padded = F.pad(sources, (0, 2), value=PAD)
-    changed, mask = padded.clone(), torch.ones(8, 1, 1, 9)
-    changed[:, 7:], mask[..., 7:] = 5, 0
-    seen = {"source": logits_of(code, model, sources, tokens)}
-    seen["other"] = logits_of(code, model, other, tokens)
-    seen["turned"] = logits_of(code, model, turned, tokens)
+    changed = F.pad(sources, (0, 2), value=5)
+    mask = torch.ones(8, 1, 1, 9)
+    mask[..., 7:] = 0
+    seen = {
+        "source": logits_of(code, model, sources, tokens),
+        "other": logits_of(code, model, other, tokens),
+        "turned": logits_of(code, model, turned, tokens),
+    }
     if "src_mask" in inspect.signature(model.forward).parameters:
         seen["hidden"] = [logits_of(code, model, source, tokens, mask) for source in (padded, changed)]
         memory = first(model.encode(padded, mask.to(own_mask_type(code))))
@@ -1537,11 +1538,7 @@ def evaluate_as(code, kind: str) -> float:
     return accuracy
 
 
-@check(
-    "training.evaluate",
-    "evaluate notices a wrong first digit, and switches dropout off",
-    "model.logits",
-)
+@check("training.evaluate", "evaluate notices a wrong first digit, and switches dropout off", "model.logits")
 def _(code):
     accuracies = {kind: evaluate_as(code, kind) for kind in ("right", "half", "first", "last")}
     return accuracies | {"modes": code.cache["evaluation modes"]}
@@ -1748,11 +1745,7 @@ def _(seen):
         raise Wrong(f"It has {seen[1]} trainable numbers. There should be none.")
 
 
-@check(
-    "encodings.factory",
-    "get_positional_encoding gives each of the three by its name",
-    "encodings.none",
-)
+@check("encodings.factory", "get_positional_encoding gives each of the three by its name", "encodings.none")
 def _(code):
     make = code.positional_encoding.get_positional_encoding
     seen = {}
@@ -1826,12 +1819,7 @@ def _(code):
 @judge
 def _(seen):
     for name, (found, again) in seen.items():
-        if shape_of(found) != "[4, 2]":
-            raise Wrong(f"With encoding {name!r}, 4 sequences should give logits [4, 2], but give {shape_of(found)}.")
-        if not same(found, again):
-            raise Wrong(
-                "In eval mode it gives two outputs for one input. Use nn.Dropout: model.eval() switches it off."
-            )
+        expect_steady(found, again, "[4, 2]", f" with encoding {name!r}")
 
 
 @check("sorting.padding", "padding changes nothing", "sorting.logits")
@@ -1989,18 +1977,9 @@ def plain(value):
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)[:200]
 
 
-OTHER_PROCESSES = (
-    "os.fork",
-    "os.forkpty",
-    "os.posix_spawn",
-    "os.exec",
-    "os.system",
-    "os.kill",
-    "os.killpg",
-    "subprocess.Popen",
-)
-OTHER_PROCESSES += ("os.startfile", "pty.spawn", "ctypes.dlopen")
-NETWORK = ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "urllib.Request")
+# Events that Python announces before they happen (sys.addaudithook), by how their names begin.
+PROCESSES = ("os.fork", "os.posix_spawn", "os.exec", "os.system", "os.kill", "os.startfile", "subprocess.", "pty.")
+NETWORK = ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "urllib.")
 FILES = (
     "os.remove",
     "os.rename",
@@ -2010,7 +1989,7 @@ FILES = (
     "os.symlink",
     "os.truncate",
     "os.chmod",
-    "os.chown",
+    "shutil.",
 )
 
 
@@ -2037,18 +2016,15 @@ def limit(folder: Path) -> None:
     def watchman(event: str, arguments) -> None:
         if event == "open":
             path, _, flags = arguments
-            if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and outside(path):
-                raise PermissionError(
-                    f"the checks let your code write only in its own folder, not to {os.fsdecode(path)}"
-                )
-        elif event in FILES and any(
-            outside(path) for path in arguments[:2] if isinstance(path, (str, bytes, os.PathLike))
-        ):
-            raise PermissionError("the checks let your code change only files in its own folder")
-        elif event in OTHER_PROCESSES or event in NETWORK:
-            raise PermissionError(
-                f"the checks let your code start or end no other process, and use no network ({event})"
-            )
+            writing = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writing and outside(path):
+                path = os.fsdecode(path)
+                raise PermissionError(f"the checks let your code write only in its own folder, not to {path}")
+        elif event.startswith(FILES):
+            if any(outside(path) for path in arguments[:2] if isinstance(path, (str, bytes, os.PathLike))):
+                raise PermissionError("the checks let your code change only files in its own folder")
+        elif event.startswith(PROCESSES + NETWORK) or event == "ctypes.dlopen":
+            raise PermissionError(f"the checks let your code touch no other process and no network ({event})")
 
     sys.addaudithook(watchman)
 
@@ -2122,7 +2098,7 @@ def run_probes(code: Code, names: list[str]) -> None:
 # --- the process that judges -----------------------------------------------------------------------------------------
 
 SKIPPED = {"__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"}
-MOST = 2**26  # bytes and numbers of one report
+MOST = 2**26  # bytes that a process may report
 
 
 def find(folder: Path) -> dict[int, Path]:
@@ -2154,6 +2130,24 @@ def copy_code(folder: Path, target: Path) -> None:
                 count += 1
 
 
+def unpack(data: bytes):
+    """What torch.save wrote: tensors and plain values only, and nothing compressed, which could be large unpacked."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            return None
+    return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+
+
+def well_formed(message) -> bool:
+    """Whether this is a message as `run_probes` sends it."""
+    if not isinstance(message, tuple) or not small_enough(message) or len(message) < 2:
+        return False
+    if message[0] == "raised":
+        texts = message[2] if len(message) == 4 and isinstance(message[2], dict) else {}
+        return {"type", "text", "where", "file", "to do"} <= {*texts} and not isinstance(message[3], (dict, list))
+    return message[0] in ("start", "import", "imported") or (message[0] == "seen" and len(message) == 3)
+
+
 def small_enough(value) -> bool:
     """Whether a report holds plain values only, and not too many numbers."""
     if torch.is_tensor(value):
@@ -2163,6 +2157,12 @@ def small_enough(value) -> bool:
     if isinstance(value, (list, tuple)):
         return len(value) < 10_000 and all(small_enough(item) for item in value)
     return value is None or isinstance(value, (bool, int, float, str))
+
+
+def readable(text) -> str:
+    """In one line, and without characters that would do something to a terminal."""
+    line = " ".join(str(text).split())[:1000]
+    return "".join(character if character.isprintable() else "?" for character in line)
 
 
 class Child:
@@ -2191,11 +2191,15 @@ class Child:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        stream = self.process.stdout
-        with contextlib.suppress(Exception):
-            while len(head := stream.read(8)) == 8 and (size := int.from_bytes(head, "big")) < MOST:
-                message = torch.load(io.BytesIO(stream.read(size)), weights_only=True, map_location="cpu")
-                if not isinstance(message, tuple) or not small_enough(message):
+        stream, total = self.process.stdout, 0
+        with contextlib.suppress(Exception):  # whatever comes that is no report ends the reading
+            while len(head := stream.read(8)) == 8:
+                size = int.from_bytes(head, "big")
+                total += size
+                if total > MOST:
+                    break
+                message = unpack(stream.read(size))
+                if not well_formed(message):
                     break
                 self.messages.put(message)
         self.messages.put(None)
@@ -2223,7 +2227,7 @@ def run(folder: Path, names: list[str], report=lambda result: None) -> list[Resu
     places, results = find(folder), {}
 
     def say(name: str, verdict: str, message: str = "", remarks=()) -> None:
-        results[name] = Result(CHECKS[name], verdict, message, [*remarks])
+        results[name] = Result(CHECKS[name], verdict, readable(message), [readable(remark) for remark in remarks])
         report(results[name])
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary, contextlib.ExitStack() as at_the_end:
@@ -2313,7 +2317,7 @@ def decide(one: Check, outcome: tuple, importing: str | None, broken: set, resul
         try:
             return say(one.name, "ok", "", one.judge(outcome[2]) or ())
         except Wrong as wrong:
-            return say(one.name, "WRONG", " ".join(str(wrong).split()))
+            return say(one.name, "WRONG", str(wrong))
         except Exception:  # the report has not the form that the probe gives it
             return say(
                 one.name,

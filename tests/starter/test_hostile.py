@@ -161,6 +161,44 @@ def test_a_large_or_strange_report_is_refused():
     assert check.small_enough({"a": [torch.zeros(3), 1, "text", None]})
 
 
+def test_a_compressed_report_is_not_unpacked():
+    import io
+    import zipfile
+
+    import torch
+
+    buffer, packed = io.BytesIO(), io.BytesIO()
+    torch.save(("seen", "attention.scores", torch.zeros(10**6)), buffer)
+    assert check.unpack(buffer.getvalue())[0] == "seen"
+    with zipfile.ZipFile(buffer) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, old.read(entry))
+    assert len(packed.getvalue()) < 10**5 and check.unpack(packed.getvalue()) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        ("seen",),
+        ("seen", "attention.scores"),
+        ("raised", "attention.scores", {"text": "x"}, None),
+        ("raised", "attention.scores", ["x"], None),
+        ("won", "attention.scores", 1),
+        ["seen", "attention.scores", 1],
+    ],
+)
+def test_a_forged_message_is_refused(message):
+    assert not check.well_formed(message)
+
+
+def test_what_is_said_cannot_move_the_cursor(run):
+    source = "raise ValueError('\\x1b[2J34 ok.\\n\\n34 ok.')\n"
+    results = run(["attention.scores"], (ATTENTION, START, source))
+    verdict, message = results["attention.scores"]
+    assert verdict == "WRONG" and "\x1b" not in message and "\n" not in message
+
+
 def test_an_interrupt_ends_the_processes(tmp_path):
     import signal
     import subprocess

@@ -67,7 +67,7 @@ MISTAKES = [
     (MODEL, "self.cross_attn(x, memory, memory, src_mask)", "self.cross_attn(x, x, x)", "model.decoder", "encoder's output"),
     (MODEL, "self.norm2(x + self.dropout(crossed))", "self.norm2(self.dropout(crossed))", "model.decoder", "residual"),
     (MODEL, "return self.output(y)", "return torch.softmax(self.output(y), -1)", "model.logits", "probabilities"),
-    (MODEL, "return self.output(y)", "return y", "model.logits", "logits"),
+    (MODEL, "return self.output(y)", "return y", "model.logits", "[8, 4, 13]"),
     (MODEL, "layer(y, memory, src_mask, tgt_mask)", "layer(y, memory, src_mask)", "model.causal", "tgt_mask"),
     (MODEL, "y = self.dropout(self.positions(y))", "y = self.dropout(y)", "model.causal", "positions"),
     (MODEL, "x = self.dropout(self.positions(x))", "x = self.dropout(x)", "model.source", "positions"),
