@@ -185,6 +185,13 @@ def test_wrong_use(arguments, words, tmp_path, monkeypatch, capsys):
     assert end.value.code == 2 and words in capsys.readouterr().err
 
 
+def test_without_torch_there_is_one_sentence(tmp_path):
+    command = [sys.executable, "-I", "-S", STARTER / "check.py"]  # without installed packages
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and result.stdout == ""
+    assert result.stderr.count("\n") == 1 and "pip install torch" in result.stderr
+
+
 def test_half_a_folder_is_not_ok(tmp_path):
     folder = make(tmp_path / "code")
     result = in_a_shell(STARTER, folder / "problem1", "attention.scores", "encodings.none")
