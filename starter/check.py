@@ -2233,23 +2233,22 @@ def run(folder: Path, names: list[str], report=lambda result: None) -> list[Resu
         report(results[name])
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary, contextlib.ExitStack() as at_the_end:
-        work = []
-        for problem, file in ((1, "attention.py"), (2, "positional_encoding.py")):
+        work = {}
+        for problem, place in places.items():
             wanted = [name for name in names if CHECKS[name].problem == problem]
-            root = Path(temporary).resolve() / f"problem {problem}" / "code"
-            if problem in places and wanted:
+            if wanted:
+                root = Path(temporary).resolve() / f"problem {problem}" / "code"
                 copy_code(folder, root)
-                here = root / places[problem].relative_to(folder)
-                work.append((root, here, wanted, Child(root, here, wanted)))  # both processes run from now on
-                at_the_end.callback(work[-1][-1].end)
-            elif wanted:
-                work.append((file, wanted))
-        for one in work:
-            if len(one) == 2:
-                for name in one[1]:
-                    say(name, "to do", f"no {one[0]} below {folder}")
-            else:
-                run_problem(*one, results, say)
+                here = root / place.relative_to(folder)
+                child = Child(root, here, wanted)  # both problems' processes run from now on
+                at_the_end.callback(child.end)
+                work[problem] = (root, here, wanted, child)
+        for problem, file in ((1, "attention.py"), (2, "positional_encoding.py")):
+            if problem in work:
+                run_problem(*work[problem], results, say)
+            for name in names:
+                if CHECKS[name].problem == problem and name not in results:
+                    say(name, "to do", f"no {file} below {folder}")
     return [results[name] for name in names]
 
 
@@ -2286,11 +2285,7 @@ def run_problem(root: Path, folder: Path, names: list[str], child: "Child | None
             child = None
         # What stands on a failed check, or on a file that cannot be imported, is not worth a new process.
         for name in [*waiting]:
-            if (
-                failed(CHECKS[name], results)
-                or broken & {CHECKS[name].part, *needs(name)}
-                or time.monotonic() > deadline
-            ):
+            if failed(CHECKS[name], results) or broken & needs(name) or time.monotonic() > deadline:
                 waiting.remove(name)
                 decide(CHECKS[name], ("skipped",), None, broken, results, say)
 
@@ -2321,11 +2316,8 @@ def decide(one: Check, outcome: tuple, importing: str | None, broken: set, resul
         except Wrong as wrong:
             return say(one.name, "WRONG", str(wrong))
         except Exception:  # the report has not the form that the probe gives it
-            return say(
-                one.name,
-                "WRONG",
-                "What came back from your code could not be read. Does it change PyTorch's functions?",
-            )
+            message = "What came back from your code could not be read. Does it change PyTorch's functions?"
+            return say(one.name, "WRONG", message)
     if kind == "raised":
         error, importing = outcome[2], outcome[3]
         where = f" ({error['where']})" if error["where"] else ""
