@@ -109,6 +109,7 @@ VARIANTS = {
         (TRAIN, "criterion(", "torch.nn.functional.cross_entropy("),
         (TRAIN, "return total_loss / batches, total_accuracy / batches", "return total_loss / batches, 1.0, total_accuracy / batches"),
     ],
+    "loaders that all shuffle": [("problem1/dataset.py", 'shuffle=name == "train"', "shuffle=True")],
     "loaders that cannot read our files": [("problem1/dataset.py", 'f"{name}.json"', 'f"{name}.jsonl"')],
     "label smoothing, clipping, a progress bar and a package that draws": [
         (TRAIN, "import torch\n", "import seaborn as sns\nimport torch\nfrom tqdm import tqdm\n"),
