@@ -15,7 +15,7 @@ HOMEWORK := sinusoidal learned none
 OTHERS := randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
 .PHONY: all problem1 problem2 report readme beyond program rounding any_length schemes explorer studies population \
-	lengths all_schemes published bench faults grade autograder test clean help
+	lengths all_schemes published bench faults grade autograder starter test clean help
 .DELETE_ON_ERROR:
 
 all: $(VENV)/ready  ## the homework: both problems and the report
@@ -151,6 +151,10 @@ grade: | $(VENV)/ready  ## these results against what is expected; others: pytho
 
 autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results, runs nothing of them
 	$(PY) -m grading.autograder
+
+starter:  ## starter.zip: what students begin with, as it stands here
+	git archive --format=zip -o starter.zip $$(git stash create | grep . || echo HEAD):starter
+	@echo "starter.zip: unzip it in an empty folder, then python check.py"
 
 test: $(VENV)/ready  ## the whole test suite
 	$(VENV)/bin/ruff check .
