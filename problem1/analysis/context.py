@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lab.files import UserError, versions, write_json
+from lab.hooks import head_names
 from problem1.analysis.interventions import InterventionRunner
 from problem1.checkpoint import load_model
 from problem1.dataset import Sums, carries, encode, load_or_generate, longest_chain
@@ -88,7 +89,7 @@ class Context:
 
     @property
     def heads(self) -> list[str]:
-        return self.model.head_names()
+        return head_names(self.model)
 
     @property
     def num_digits(self) -> int:
