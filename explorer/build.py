@@ -36,8 +36,8 @@ from lab.settings import run
 from lab.training import evaluate
 from problem1 import checkpoint as addition_trained
 from problem1 import dataset as addition
-from problem1.analysis.context import CARRY_CLASSES, carry_classes
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import CARRY_CLASSES, carry_classes
 from problem2 import dataset as sorting
 from problem2 import generate_data
 from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucket

@@ -20,8 +20,9 @@ from lab.figures import COLOURS, HALF, MARKS, save
 from lab.files import write_text
 from lab.hooks import Intervention, feed_forward_layers, heads, replace, short_name, zero
 from lab.statistics import proportion
-from problem1.analysis.context import CARRY_CLASSES, Context, carry_classes, digit_names
-from problem1.analysis.figures import aligned, intervals
+from problem1.analysis.context import Context
+from problem1.analysis.rows import CARRY_CLASSES, carry_classes, digit_names
+from problem1.analysis.tables import aligned, intervals
 
 KINDS = ("zero", "mean")
 SMALL = 0.01  # a head whose ablation costs less accuracy than this is not needed alone

@@ -29,10 +29,10 @@ from lab.hooks import Head, Intervention, feed_forward_layers, head_names, repla
 from lab.statistics import proportion
 from problem1.analysis.ablation import ablations, parts_of
 from problem1.analysis.carry_pairs import Group, all_groups
-from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
-from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import aligned, intervals, table, whole
+from problem1.analysis.context import Context
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import digit_names, digits_text, operand_texts, source_labels
+from problem1.analysis.tables import aligned, intervals, table, whole
 
 PAIRS = 400  # for each group; in half of them patching adds a carry, in half it takes one away
 FEWEST = 50  # pairs the model gets right without which nothing is measured

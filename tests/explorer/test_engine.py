@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from beyond.any_length import checkpoint as text_trained
 from beyond.any_length.dataset import decoder_inputs as text_inputs
 from beyond.any_length.dataset import encode as encode_text
+from beyond.schemes import runs
 from explorer import build
 from lab.hooks import Head, Hooks, head_names, replace, zero
 from problem1 import checkpoint as addition_trained
 from problem1.analysis.carry_pairs import all_groups
-from problem1.analysis.context import sums_of
+from problem1.analysis.rows import sums_of
 from problem1.dataset import Sums, carries, decoder_inputs
-from problem2 import checkpoint as sorting_trained
 
 mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
 NEAR = 1e-9
@@ -61,7 +61,7 @@ def models(javascript):
     """Every model of the page in torch, with the page's weights; in double precision, position codes too."""
     packed = {"digits": build.addition_model()[0], "text": build.text_model()}
     packed |= {name: build.sorting_model(name)[0] for name in build.IN_PAGE}
-    rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": sorting_trained.build}
+    rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": runs.build}
     torch.set_default_dtype(torch.float64)
     found = {}
     for name, content in packed.items():

@@ -8,8 +8,8 @@ import torch
 from lab.hooks import Head, head_names, zero
 from problem1.analysis import ablation, pruning
 from problem1.analysis import attention_statistics as statistics
-from problem1.analysis.context import CARRY_CLASSES, carry_classes, sums_of
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import CARRY_CLASSES, carry_classes, sums_of
 from problem1.attention import MultiHeadAttention
 from problem1.dataset import decoder_inputs, every_pair
 from tests.problem1 import analysis_models

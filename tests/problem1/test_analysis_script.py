@@ -16,8 +16,9 @@ from lab.hooks import head_names, short_name
 from problem1 import analyze
 from problem1.analysis import ablation, attention_maps, examples, exhaustive, patching, pruning
 from problem1.analysis import context as analysis_context
-from problem1.analysis.context import Context, sums_of
+from problem1.analysis.context import Context
 from problem1.analysis.examples import parse_sum, select
+from problem1.analysis.rows import sums_of
 from problem1.checkpoint import load_model
 from problem1.dataset import Sums, every_pair, random_pairs
 from problem1.generate_data import write_rows
