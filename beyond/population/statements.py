@@ -1,6 +1,6 @@
 """Which statements on the algorithm hold for how many models: each is tested on what program.py measured of each."""
 
-from problem1.analysis.figures import aligned
+from problem1.analysis.tables import aligned
 
 FOLLOWS = 0.95  # a digit goes by a source that it follows in this share of the cases where sources disagree
 

@@ -32,8 +32,9 @@ from lab.fast import Fast
 from lab.files import UserError, only_one
 from lab.settings import parse, run, setting
 from lab.statistics import proportion
-from problem1.analysis.context import digit_names, load_context
+from problem1.analysis.context import load_context
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
+from problem1.analysis.rows import digit_names
 from problem1.dataset import decoder_inputs, every_pair
 
 HERE = Path(__file__).resolve().parent

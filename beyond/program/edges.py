@@ -8,6 +8,7 @@ If an edge carries only one variable, such as the carry out of its column, it ma
 that variable has the same value. The heads of the encoder and the self-attention of the decoder are treated alike.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lab.hooks import HeadHooks
+from lab.hooks import Hooks, Intervention, attention_modules, heads
 from problem1.attention import create_causal_mask
 from problem1.dataset import Sums, carries, decoder_inputs
 
@@ -96,41 +97,49 @@ class Batch:
     @torch.no_grad()
     def recorded(self) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """The memory [N, S, d], heads' outputs [N, heads, positions, d_head] by module, and the digits written."""
-        memory, outputs, written = [], [], []
+        memory, written = [], []
+        outputs = {name: [] for name in attention_modules(self.model)}
         for part in self._parts():
-            hooks = HeadHooks()
-            memory.append(self.model.encode(self.sums.sources[part].to(self.device), hooks=hooks))
-            logits = self.model.decode(self.inputs[part].to(self.device), memory[-1], hooks=hooks)
+            with Hooks(self.model) as hooks:
+                memory.append(self.model.encode(self.sums.sources[part].to(self.device)))
+                logits = self.model.decode(self.inputs[part].to(self.device), memory[-1])
             written.append(logits.argmax(-1).cpu())
-            outputs.append(hooks.outputs)
-        joined = {name: torch.cat([part[name] for part in outputs]) for name in outputs[0]}
+            for name, parts in outputs.items():
+                own = [hooks.output(head.name) for head in heads(self.model) if head.module == name]
+                parts.append(torch.stack(own, dim=1))
+        joined = {name: torch.cat(parts) for name, parts in outputs.items()}
         return torch.cat(memory), joined, torch.cat(written)
 
     @property
     def memory(self) -> Tensor:
         return self.recorded[0]
 
-    def heads(self, part: str) -> dict[str, int]:
+    def heads(self, side: str) -> dict[str, int]:
         """How many heads each attention module of the encoder has, or each self-attention of the decoder."""
-        outputs = self.recorded[1].items()
-        return {name: each.shape[1] for name, each in outputs if name.startswith(part) and name.endswith(".self")}
+        return dict(Counter(head.module for head in heads(self.model, side, "self")))
 
     def _parts(self) -> list[slice]:
         return [slice(start, start + CHUNK) for start in range(0, len(self), CHUNK)]
 
-    def _swap(self, rows: dict[str, Tensor], part: slice):
-        """Hooks that take heads' outputs from other rows: {module: rows [N, heads, positions]}."""
+    def _swap(self, rows: dict[str, Tensor], part: slice) -> dict[str, Intervention]:
+        """Interventions that take heads' outputs from other rows: {module: rows [N, heads, positions]}."""
+        interventions = {}
+        for module, sources in rows.items():
+            for number in range(sources.shape[1]):
+                interventions[f"{module}.head{number}"] = self._from_rows(module, number, sources[part, number])
+        return interventions
 
-        def hooks(name: str, outputs: Tensor, patterns: Tensor) -> Tensor:
-            if name not in rows:
-                return outputs
-            recorded = self.recorded[1][name]
-            _, heads, length, width = recorded.shape
-            head, position = torch.arange(heads)[:, None], torch.arange(outputs.shape[2])  # perhaps not all positions
-            flat = (rows[name][part, :, : len(position)] * heads + head) * length + position
-            return recorded.view(-1, width).index_select(0, flat.flatten().to(self.device)).view_as(outputs)
+    def _from_rows(self, module: str, number: int, rows: Tensor) -> Intervention:
+        """One head's output at each position from another row: rows [N, positions]"""
+        recorded = self.recorded[1][module]
+        _, count, length, width = recorded.shape
 
-        return hooks
+        def intervention(output: Tensor) -> Tensor:
+            position = torch.arange(output.shape[1])  # perhaps not all positions
+            flat = (rows[:, : len(position)] * count + number) * length + position
+            return recorded.view(-1, width).index_select(0, flat.flatten().to(self.device)).view_as(output)
+
+        return intervention
 
     @torch.no_grad()
     def encode(self, heads: dict[str, Tensor]) -> Tensor:
@@ -138,7 +147,8 @@ class Batch:
         return torch.cat([self._encode(part, heads) for part in self._parts()])
 
     def _encode(self, part: slice, heads: dict[str, Tensor]) -> Tensor:
-        return self.model.encode(self.sums.sources[part].to(self.device), hooks=self._swap(heads, part))
+        with Hooks(self.model, self._swap(heads, part)):
+            return self.model.encode(self.sums.sources[part].to(self.device))
 
     @torch.no_grad()
     def parts(
@@ -162,16 +172,14 @@ class Batch:
         vectors, each = memory.flatten(0, 1), edges is not None and edges.shape[1] > 1
         projected = self._project(vectors) if each else []
         for part in self._parts():
-            hooks, prefix = self._swap(decoder or {}, part), inputs[part].to(self.device)
+            prefix = inputs[part].to(self.device)
             if edges is not None:
                 index = (edges[part, : prefix.shape[1]] * self.width + torch.arange(self.width)).to(self.device)
-            if each:
-                logits = self._decode_each(prefix, projected, index, hooks)
-            elif edges is not None:
-                logits = self.model.decode(prefix, vectors[index.squeeze(1)], hooks=hooks)
+                seen = None if each else vectors[index.squeeze(1)]
             else:
                 seen = self._encode(part, encoder) if encoder else memory[part]
-                logits = self.model.decode(prefix, seen, hooks=hooks)
+            with Hooks(self.model, self._swap(decoder or {}, part)):
+                logits = self._decode_each(prefix, projected, index) if each else self.model.decode(prefix, seen)
             yield part, logits.argmax(-1).cpu()
 
     def _project(self, vectors: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -179,17 +187,16 @@ class Batch:
         modules = [layer.cross_attention for layer in self.model.decoder]
         return [(module.key(vectors), module.value(vectors)) for module in modules]
 
-    def _decode_each(self, inputs: Tensor, projected: list[tuple[Tensor, Tensor]], index: Tensor, hooks) -> Tensor:
+    def _decode_each(self, inputs: Tensor, projected: list[tuple[Tensor, Tensor]], index: Tensor) -> Tensor:
         """The model's `decode` where each position [N, T] attends to vectors of its own, index [N, T, S].
 
-        Keys and values are projected before they are gathered: afterwards they would be T times as many. Hooks see
-        self-attention alone.
+        Keys and values are projected before they are gathered: afterwards they would be T times as many.
         """
         x = self.model.embed(inputs)
         causal = create_causal_mask(inputs.shape[1], self.device)
         for layer, (keys, values) in zip(self.model.decoder, projected, strict=True):
             normed, attention = layer.self_norm(x), layer.cross_attention
-            x = x + layer.self_attention(normed, normed, normed, causal, hooks)[0]
+            x = x + layer.self_attention(normed, normed, normed, causal)[0]
             Q = attention.query(layer.cross_norm(x)).unsqueeze(2)  # [N, T, 1, d]; below [N, T, S, d]
             K, V = (each.index_select(0, index.flatten()).view(*index.shape, -1) for each in (keys, values))
             Q, K, V = (each.unflatten(-1, (attention.num_heads, -1)) for each in (Q, K, V))
@@ -265,9 +272,9 @@ class Batch:
     def encoder_like(self, variables: dict[str, list[list[str]]]) -> dict[str, Tensor]:
         """{module: rows [N, heads, positions]} that agree on variables[module][head][column]; random at '+'."""
         rows = {}
-        for module, heads in variables.items():
-            rows[module] = torch.empty(len(self), len(heads), self.width, dtype=torch.long)
-            for head, names in enumerate(heads):
+        for module, names_by_head in variables.items():
+            rows[module] = torch.empty(len(self), len(names_by_head), self.width, dtype=torch.long)
+            for head, names in enumerate(names_by_head):
                 at_plus = EVERYTHING if self.plus_tells else "nothing"
                 for position, name in enumerate([*names, at_plus, *names]):
                     rows[module][:, head, position] = self.resample(self.encoder_values(name, position))

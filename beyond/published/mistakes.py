@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lab.hooks import HeadHooks, zero
+from lab.hooks import Hooks, head_names, zero
 from lab.training import Recipe, Task, evaluate, train
 from problem1 import checkpoint as addition
 from problem1.attention import MultiHeadAttention
@@ -73,12 +73,13 @@ def greedy(model: nn.Module, test: Sums, start: int) -> float:
 def greedy_without_encoder_heads(model: nn.Module, test: Sums, start: int) -> list[float]:
     """The same score with each encoder head zeroed, the lowest first. Teacher-forced, which is equal: right rows read
     right prefixes only."""
+    model.eval()
     scores = []
-    for head in model.head_names():
-        if head.startswith("encoder."):
-            hooks = HeadHooks({head: zero}, record=False)
-            logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
-            scores.append(_mean((logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start)))
+    for head in head_names(model, "encoder"):
+        with Hooks(model, {head: zero}):
+            logits = model(test.sources, test.targets[:, :-1])
+        right = (logits.argmax(-1) == test.targets[:, 1:]).all(1)
+        scores.append(_mean(right & (test.targets[:, 0] == start)))
     return sorted(scores)
 
 

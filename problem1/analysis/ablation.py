@@ -18,11 +18,11 @@ from tqdm import tqdm
 
 from lab.figures import COLOURS, HALF, MARKS, save
 from lab.files import write_text
-from lab.hooks import Intervention, replace, short_name, zero
+from lab.hooks import Intervention, feed_forward_layers, heads, replace, short_name, zero
 from lab.statistics import proportion
-from problem1.analysis.context import CARRY_CLASSES, Context, carry_classes, digit_names
-from problem1.analysis.figures import aligned, intervals
-from problem1.analysis.interventions import feed_forward_layers
+from problem1.analysis.context import Context
+from problem1.analysis.rows import CARRY_CLASSES, carry_classes, digit_names
+from problem1.analysis.tables import aligned, intervals
 
 KINDS = ("zero", "mean")
 SMALL = 0.01  # a head whose ablation costs less accuracy than this is not needed alone
@@ -32,13 +32,14 @@ NEEDED, MEAN_SUFFICES, NOT_NEEDED = "needed", "its mean suffices", "not needed a
 
 def parts_of(model) -> dict[str, list[str]]:
     """What is removed as a whole: {"encoder.0.self": its heads, "decoder.0.attention": self and cross, …}."""
-    heads, parts = model.head_names(), {}
-    for head in heads:
-        module = head.rpartition(".")[0]
-        parts.setdefault(module, []).append(head)
-        if module.startswith("decoder."):
-            parts.setdefault(f"{module.rpartition('.')[0]}.attention", []).append(head)
-    return parts | {name: [name] for name in feed_forward_layers(model)}
+    parts = {}
+    for head in heads(model):
+        parts.setdefault(head.module, []).append(head.name)
+        if head.side == "decoder":
+            parts.setdefault(f"decoder.{head.layer}.attention", []).append(head.name)
+    for layer in feed_forward_layers(model):
+        parts[layer] = [layer]
+    return parts
 
 
 def ablations(context: Context) -> dict[str, dict[str, Intervention]]:

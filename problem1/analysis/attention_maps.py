@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from lab.figures import WIDTH, heatmap, save
 from lab.hooks import short_name
-from problem1.analysis.context import DIGIT_NAMES, Context, digit_names, source_labels
+from problem1.analysis.context import Context
+from problem1.analysis.rows import DIGIT_NAMES, digit_names, source_labels
 
 EXAMPLES_SHOWN = 2  # beside each head's mean pattern
 MOST_NUMBERS = 7  # columns up to which cells are wide enough to hold numbers

@@ -29,7 +29,7 @@ from lab.figures import WIDTH, save
 from lab.hooks import short_name
 from problem1.analysis.attention_maps import is_decoder_self
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned, intervals, table, whole
+from problem1.analysis.tables import aligned, intervals, table, whole
 from problem1.dataset import Sums
 
 FIXED = 0.05  # variability up to which a head is called positional

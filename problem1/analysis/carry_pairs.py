@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from problem1.analysis.context import digit_names, join
+from problem1.analysis.rows import digit_names, join
 from problem1.dataset import Sums, carries, encode
 
 MOST_NINES = 2  # longer chains of 9s exist for long operands, but are too rare to matter

@@ -17,10 +17,10 @@ from lab.figures import COLOURS, save
 from lab.files import UserError
 from lab.hooks import short_name, zero
 from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded
-from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, sums_of
-from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import table
+from problem1.analysis.context import Context
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import carry_classes, digit_names, digits_text, join, operand_texts, sums_of
+from problem1.analysis.tables import table
 from problem1.dataset import START, SYMBOLS, Sums, carries, decoder_inputs
 
 CHAIN = "a carry chain through 9s"

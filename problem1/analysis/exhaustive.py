@@ -9,7 +9,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lab.statistics import margins, proportion
-from problem1.analysis.context import Context, operand_texts
+from problem1.analysis.context import Context
+from problem1.analysis.rows import digits_text, operand_texts
 from problem1.dataset import Sums, carries, decoder_inputs, every_pair, longest_chain, random_pairs, seen_in
 
 EXHAUSTIVE_DIGITS = 3  # four digits would be 81 million pairs: those are sampled
@@ -75,11 +76,6 @@ def _by_class(right: Tensor, classes: Tensor) -> dict[str, dict]:
 def count(right: Tensor) -> dict:
     pairs, errors = len(right), int((~right).sum())
     return {"pairs": pairs, "errors": errors, "accuracy": 1 - errors / pairs if pairs else None}
-
-
-def digits_text(tokens: Tensor) -> str:
-    """Predicted tokens as text; one that is no digit becomes a question mark."""
-    return "".join(str(token) if token < 10 else "?" for token in tokens.tolist())
 
 
 def run(context: Context) -> dict:

@@ -25,14 +25,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lab.figures import WIDTH, save
-from lab.hooks import Intervention, replace, short_name
+from lab.hooks import Head, Intervention, feed_forward_layers, head_names, replace, short_name
 from lab.statistics import proportion
 from problem1.analysis.ablation import ablations, parts_of
 from problem1.analysis.carry_pairs import Group, all_groups
-from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
-from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import aligned, intervals, table, whole
-from problem1.analysis.interventions import InterventionRunner, feed_forward_layers
+from problem1.analysis.context import Context
+from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import digit_names, digits_text, operand_texts, source_labels
+from problem1.analysis.tables import aligned, intervals, table, whole
 
 PAIRS = 400  # for each group; in half of them patching adds a carry, in half it takes one away
 FEWEST = 50  # pairs the model gets right without which nothing is measured
@@ -84,15 +84,14 @@ def make_experiment(model, group: Group) -> tuple[PatchingExperiment | None, Ten
 
 def stages(model) -> dict[str, list[str]]:
     """What is patched together: modules, feed-forward layers, and heads by the way information takes."""
-    heads, layers = model.head_names(), feed_forward_layers(model)
-    return {
-        **{name: part for name, part in parts_of(model).items() if not name.endswith(".attention")},
-        "all encoder": [head for head in heads if head.startswith("encoder.")],
-        "all decoder self": [head for head in heads if head.startswith("decoder.") and ".self." in head],
-        "all decoder cross": [head for head in heads if ".cross." in head],
-        "all encoder feed-forward": [name for name in layers if name.startswith("encoder.")],
-        "all decoder feed-forward": [name for name in layers if name.startswith("decoder.")],
-        "all heads": heads,
+    modules = {name: part for name, part in parts_of(model).items() if not name.endswith(".attention")}
+    return modules | {
+        "all encoder": head_names(model, "encoder"),
+        "all decoder self": head_names(model, "decoder", "self"),
+        "all decoder cross": head_names(model, "decoder", "cross"),
+        "all encoder feed-forward": [*feed_forward_layers(model, "encoder")],
+        "all decoder feed-forward": [*feed_forward_layers(model, "decoder")],
+        "all heads": head_names(model),
     }
 
 
@@ -158,7 +157,7 @@ def attention_moves(context: Context, group: Group, experiment: PatchingExperime
         moved = distance(clean[head], corrupted[head])
         usual = distance(torch.where(clean_is_without, clean[head], corrupted[head]), control[head][usable])
         query, labels = group.target, outputs
-        if head.startswith("encoder."):
+        if Head.parse(head).side == "encoder":
             query, labels = int((moved - usual)[CHOOSING].mean(0).argmax()), sources
         moved, usual = (part[HELD_OUT, query].double() for part in (moved, usual))
         excess.append(moved - usual)

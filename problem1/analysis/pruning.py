@@ -23,14 +23,13 @@ from torch import nn
 from tqdm import tqdm
 
 from lab.figures import COLOURS, HALF, save
-from lab.hooks import short_name, split_name, zero
+from lab.hooks import Head, attention_modules, columns, short_name, zero
 from lab.statistics import proportion
 from lab.training import Recipe, make_optimizer
 from problem1.analysis.ablation import SMALL
 from problem1.analysis.context import Context
 from problem1.analysis.exhaustive import predict
 from problem1.analysis.interventions import InterventionRunner
-from problem1.attention import MultiHeadAttention
 from problem1.dataset import Sums, random_pairs, score, swap_columns
 
 CHOOSING_ROWS = 200  # validation rows on which greedy compares candidates by their loss
@@ -46,7 +45,7 @@ def greedy_order(runner: InterventionRunner, heads: list[str]) -> list[str]:
     removed: list[str] = []
     for _ in tqdm(heads, desc="pruning", unit="head", leave=False, disable=None):
         # Candidates in the decoder come first, as they share the encoder's result (see InterventionRunner).
-        left = sorted(set(heads) - set(removed), key=lambda name: (name.startswith("encoder."), name))
+        left = sorted(set(heads) - set(removed))  # "decoder…" before "encoder…"
         losses = {head: runner.evaluate(dict.fromkeys([*removed, head], zero))[1] for head in left}
         removed.append(min(losses, key=losses.get))
     return removed
@@ -121,11 +120,11 @@ def remove_heads(model: nn.Module, heads: list[str]) -> None:
     The value rows and the output columns of a head multiply each other's gradients, so both stay zero whatever
     training follows: the head is gone for good, and the weights still fit the same model.
     """
-    modules = {module.name: module for module in model.modules() if isinstance(module, MultiHeadAttention)}
-    for name, number in map(split_name, heads):
-        module = modules[name]
-        width = module.output.in_features // module.num_heads
-        own = slice(number * width, (number + 1) * width)
+    modules = attention_modules(model)
+    for name in heads:
+        head = Head.parse(name)
+        module = modules[head.module]
+        own = columns(module, head.number)
         for layer in (module.query, module.key, module.value):
             layer.weight[own] = layer.bias[own] = 0
         module.output.weight[:, own] = 0

@@ -9,8 +9,8 @@ from problem1.analysis import roles
 from problem1.analysis.ablation import KINDS, NEEDED
 from problem1.analysis.attention_maps import draw_in_detail
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned, percent
 from problem1.analysis.patching import LARGEST_SET
+from problem1.analysis.tables import aligned, percent
 
 
 def collect(lost: dict, statistics: dict, patched: dict) -> dict:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from beyond.any_length import checkpoint as text_trained
 from beyond.any_length.dataset import decoder_inputs as text_inputs
 from beyond.any_length.dataset import encode as encode_text
+from beyond.schemes import runs
 from explorer import build
-from lab.hooks import HeadHooks, replace, zero
+from lab.hooks import Head, Hooks, head_names, replace, zero
 from problem1 import checkpoint as addition_trained
 from problem1.analysis.carry_pairs import all_groups
-from problem1.analysis.context import sums_of
+from problem1.analysis.rows import sums_of
 from problem1.dataset import Sums, carries, decoder_inputs
-from problem2 import checkpoint as sorting_trained
 
 mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
 NEAR = 1e-9
@@ -61,7 +61,7 @@ def models(javascript):
     """Every model of the page in torch, with the page's weights; in double precision, position codes too."""
     packed = {"digits": build.addition_model()[0], "text": build.text_model()}
     packed |= {name: build.sorting_model(name)[0] for name in build.IN_PAGE}
-    rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": sorting_trained.build}
+    rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": runs.build}
     torch.set_default_dtype(torch.float64)
     found = {}
     for name, content in packed.items():
@@ -166,10 +166,10 @@ def test_addition_every_logit_pattern_and_output(javascript, models, data):
     """Under no intervention or several: zero, the same numbers for all sums (mean ablation), and another run's outputs
     at some positions (patching)."""
     model, pairs = models["digits"], data.draw(st.lists(st.tuples(operands, operands), min_size=1, max_size=3))
-    heads = data.draw(st.lists(st.sampled_from(model.head_names()), max_size=6, unique=True))
+    heads = data.draw(st.lists(st.sampled_from(head_names(model)), max_size=6, unique=True))
     ours, theirs = {}, {}
     for head in heads:
-        length = 7 if head.startswith("encoder") else 4
+        length = 7 if Head.parse(head).side == "encoder" else 4
         generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
         kind = data.draw(st.sampled_from(["zero", "mean", "patch"]))
         value = torch.randn(*((len(pairs),) if kind == "patch" else ()), length, 16, generator=generator)
@@ -177,11 +177,12 @@ def test_addition_every_logit_pattern_and_output(javascript, models, data):
         ours[head] = {"zero": zero, "mean": replace(value), "patch": replace(value, positions)}[kind]
         theirs[head] = {"value": None if kind == "zero" else value.flatten().tolist()}
         theirs[head]["positions"] = positions if kind == "patch" else None
-    sums, hooks = sums_of(pairs, 3), HeadHooks(ours)
-    expected = model(sums.sources, decoder_inputs(sums.targets), hooks=hooks)
+    sums = sums_of(pairs, 3)
+    with Hooks(model, ours) as hooks:
+        expected = model(sums.sources, decoder_inputs(sums.targets))
     found = javascript(RUN, {"pairs": pairs, "interventions": theirs})
     close(found["logits"], expected)
-    assert found["heads"] == model.head_names()
+    assert found["heads"] == head_names(model)
     for head in found["heads"]:
         close(found["patterns"][head], hooks.pattern(head))
         close(found["outputs"][head], hooks.output(head))
@@ -191,11 +192,12 @@ def test_addition_every_logit_pattern_and_output(javascript, models, data):
 @given(operands, operands, st.sets(st.integers(0, 23)))
 def test_greedy_answers_with_heads_off(javascript, models, a, b, off):
     """Decoding one digit at a time, whatever the model writes."""
-    heads = [models["digits"].head_names()[number] for number in off]
+    heads = [head_names(models["digits"])[number] for number in off]
     sums, written = sums_of([(a, b)], 3), [11]
     for _ in range(4):
-        hooks = HeadHooks({head: zero for head in heads})
-        written.append(int(models["digits"](sums.sources, torch.tensor([written]), hooks=hooks)[0, -1].argmax()))
+        with Hooks(models["digits"], dict.fromkeys(heads, zero)):
+            logits = models["digits"](sums.sources, torch.tensor([written]))
+        written.append(int(logits[0, -1].argmax()))
     found = javascript(
         """const t = m.digits.tokens([input.pair]);
         const off = Object.fromEntries(input.heads.map((head) => [head, {value: null}]));
@@ -234,8 +236,8 @@ def test_sorting_every_scheme(javascript, models, sequence, in_order):
     sequence = sorted(sequence) if in_order else sequence
     tokens = torch.tensor([sequence])
     for name in build.IN_PAGE:
-        hooks = HeadHooks()
-        votes = models[name].votes(tokens, hooks=hooks)[0]
+        with Hooks(models[name]) as hooks:
+            votes = models[name].votes(tokens)[0]
         found = javascript(
             "const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}",
             {"name": name, "tokens": sequence},

@@ -11,8 +11,8 @@ from problem1.analysis import (
     examples,
     exhaustive,
 )
-from problem1.analysis.context import sums_of
 from problem1.analysis.examples import select
+from problem1.analysis.rows import sums_of
 from problem1.dataset import Sums
 from tests.problem1 import analysis_models
 from tests.problem1.test_analysis_heads import by_forward_hook

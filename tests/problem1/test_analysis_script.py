@@ -12,12 +12,13 @@ from PIL import Image
 
 from lab.fast import Fast
 from lab.files import UserError
-from lab.hooks import short_name
+from lab.hooks import head_names, short_name
 from problem1 import analyze
 from problem1.analysis import ablation, examples, exhaustive, patching, pruning
 from problem1.analysis import context as analysis_context
-from problem1.analysis.context import Context, sums_of
+from problem1.analysis.context import Context
 from problem1.analysis.examples import parse_sum
+from problem1.analysis.rows import sums_of
 from problem1.checkpoint import load_model
 from problem1.dataset import every_pair, random_pairs
 from problem1.generate_data import write_rows
@@ -91,7 +92,7 @@ def pngs_are_whole(folder) -> int:
 def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_path):
     stdout, out = run_whole(analysis_models.adder(), data, tmp_path)
     check_written(out, OF_ANY_MODEL + OF_ONE_THAT_CAN_ADD)
-    heads = analysis_models.adder().head_names()
+    heads = head_names(analysis_models.adder())
     for head in heads:
         assert (out / f"attention_patterns/{head}.png").is_file()
     assert pngs_are_whole(out) >= len(heads) + 2 * 2 + 6

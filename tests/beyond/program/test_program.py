@@ -12,7 +12,7 @@ from beyond.program import analyze as program
 from beyond.program.analyze import any_rows, check, counted, fitting_rows, seen
 from beyond.program.edges import EDGE_VARIABLES, Batch, Columns, resample
 from beyond.program.program import Program, Rule, Source, in_words, lines, read_rules, sources
-from problem1.analysis.context import digit_names, sums_of
+from problem1.analysis.rows import digit_names, sums_of
 from problem1.checkpoint import load_model
 from problem1.dataset import every_pair, random_pairs
 from problem1.train import Settings

@@ -9,6 +9,7 @@ import torch
 from beyond.published import contradictions, mistakes
 from beyond.schemes.strict import sample_rows
 from lab.files import read_json
+from lab.hooks import head_names, zero
 from lab.training import Recipe
 from problem1 import checkpoint as trained
 from problem1.analysis.interventions import InterventionRunner
@@ -79,7 +80,7 @@ def test_ablation_by_axis_leaves_the_model_as_it_was_and_columns_equal_zeroed_he
     found = mistakes.ablation_by_axis(model, sums)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     runner = InterventionRunner(model, sums)
-    shares = [runner.evaluate({head: mistakes.zero})[0].all(1).double().mean().item() for head in model.head_names()]
+    shares = [runner.evaluate({head: zero})[0].all(1).double().mean().item() for head in head_names(model)]
     assert found["largest_drop"]["columns"] == pytest.approx(1 - min(shares))
     assert found["prunable"]["columns"] == sum(share > 1 - mistakes.SMALL for share in shares)
     assert found["largest_drop"]["one_number"] < 0.1 and found["heads"] == len(shares) == 24
