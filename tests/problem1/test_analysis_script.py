@@ -12,7 +12,7 @@ from PIL import Image
 
 from lab.fast import Fast
 from lab.files import UserError
-from lab.hooks import head_names, short_name
+from lab.hooks import Head, head_names, short_name
 from problem1 import analyze
 from problem1.analysis import ablation, attention_maps, examples, exhaustive, patching, pruning
 from problem1.analysis import context as analysis_context
@@ -129,14 +129,18 @@ def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_pat
     for name in ("verification.json", "carry/patching.json", "carry/summary.txt"):
         assert any(line.endswith(name) for line in lines), name
 
+    # Each analysis names the files that it writes, and none writes another.
+    files = {path for path in out.rglob("*") if path.is_file()}
+    assert files - analyze.written(out).keys() == {out / "analysis_timing.json", out / ".lock"}
+
     # A second run makes the same files.
-    assert read(out, "carry/timing.json")["by_result"].keys() >= {"verification.json", "carry/summary.txt"}
+    assert read(out, "analysis_timing.json")["by_result"].keys() >= {"verification.json", "carry/summary.txt"}
     again = tmp_path / "again"
     model, _ = load_model(tmp_path / "model.pth")
     with Fast():
-        analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS, 2))
     for path in again.rglob("*.*"):
-        if path.name != "timing.json":
+        if path.name != "analysis_timing.json":
             assert path.read_bytes() == (out / path.relative_to(again)).read_bytes(), path
 
 
@@ -174,7 +178,7 @@ def test_an_analysis_that_is_stopped_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(exhaustive, "run", stopped)
     model, rows = analysis_models.untrained(), analysis_models.rows(60)
     with pytest.raises(KeyboardInterrupt):
-        analyze.analyse(Context(model, rows, tmp_path, 40, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(model, rows, tmp_path, 40, analysis_models.SETTINGS))
     assert all((tmp_path / name).read_text() == "of an earlier model" for name in old)
 
 
@@ -196,10 +200,10 @@ def test_every_number_is_the_same_on_another_device(fewer, tmp_path, monkeypatch
     # The fused optimizer knows the names of real devices only.
     monkeypatch.setattr(pruning, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), foreach=False))
     model, rows = analysis_models.adder(), analysis_models.rows(60)
-    analyze.answer(Context(model, rows, tmp_path / "here", 40, analysis_models.SETTINGS), 2)
+    analyze.analyse(Context(model, rows, tmp_path / "here", 40, analysis_models.SETTINGS, 2))
     with FakeDevice():
         there = copy.deepcopy(model).to(FakeDevice.name)
-        analyze.answer(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS, 2))
         with pytest.raises(TypeError, match="float64"):
             next(there.parameters()).double()
     written = [*(tmp_path / "here").rglob("*.json")]
@@ -216,8 +220,8 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(fewer, tmp_path, 
     if num_digits == 19:  # figures of 39 × 39 cells take long
         monkeypatch.setattr(Figure, "savefig", no_pixels)
     rows = dict.fromkeys(("train", "val", "test"), every_pair(1) if num_digits == 1 else random_pairs(19, 60, seed=0))
-    context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path)
-    analyze.answer(context, 1)
+    context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path, num_samples=1)
+    analyze.analyse(context)
     assert "nan" not in capsys.readouterr().out
     drawn = {"carry/patching_heads.pdf", "attention_patterns/in_detail.pdf"}
     check_written(tmp_path, {*OF_ANY_MODEL, *OF_ONE_THAT_CAN_ADD} - drawn)
@@ -302,8 +306,9 @@ def labels(axis) -> list[str]:
 def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     example = examples.examine(context.model, sums_of([(45, 55)], 2), ["given"])[0]
-    for head, name in (("decoder.0.self.head0", "self.png"), ("encoder.0.self.head0", "encoder.png")):
-        mean = context.test.recorded.patterns[head].mean(0).tolist()
+    for side, name in (("decoder", "self.png"), ("encoder", "encoder.png")):
+        head = Head(side, 0, "self", 0)
+        mean = context.test.recorded.patterns[head.name].mean(0).tolist()
         attention_maps.draw_head(head, mean, [example], 2, tmp_path / name, "")
     panels = figures["self.png"].axes[:2]
     assert labels(panels[0].xaxis) == ["<s>", "hundreds", "tens"]
@@ -342,7 +347,8 @@ def test_importance_figure_shows_heads_by_rank_with_both_kinds(figures, tmp_path
 
 def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
-    sums, reasons = select(context, 20)
+    context.num_samples = 20
+    sums, reasons = select(context)
     assert len(sums) == len(reasons) == 20 and len({tuple(row) for row in sums.sources.tolist()}) == 20
     predicted = exhaustive.predict(context.model, sums)[0]
     for reason, right in zip(reasons, (predicted == sums.targets).all(1).tolist(), strict=True):
