@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lab.hooks import Head
 from problem1.analysis import ablation, attention_statistics, patching, pruning
 from problem1.analysis.ablation import NEEDED, NOT_NEEDED, SMALL
 from problem1.analysis.context import Context
@@ -18,21 +19,14 @@ def measure(model, rows: dict[str, Sums]) -> dict:
     lost, layers = ablation.about_heads(context), ablation.about_layers(context)
     groups = patching.measure_all(context)
     found = collect(lost, layers, attention_statistics.measure(context), groups)
-    kinds = {
-        "encoder self": ("encoder.", ".self."),
-        "decoder self": ("decoder.", ".self."),
-        "decoder cross": ("", ".cross."),
-    }
+    critical = {"encoder self": {}, "decoder self": {}, "decoder cross": {}}
+    for about in found["heads"]:
+        if about["reading"] != NOT_NEEDED:
+            head = Head.parse(about["head"])
+            critical[f"{head.side} {head.kind}"][head.short] = [about["zero"], about["mean"]]
     return {
         "meaningful": True,
-        "critical": {
-            kind: {
-                about["label"]: [about["zero"], about["mean"]]
-                for about in found["heads"]
-                if about["reading"] != NOT_NEEDED and about["head"].startswith(side) and where in about["head"]
-            }
-            for kind, (side, where) in kinds.items()
-        },
+        "critical": critical,
         "prunable": pruning.measure(context, lost)["prunable"]["zero"],
         "lessons": found["lessons"],
         "claims": found["claims"],

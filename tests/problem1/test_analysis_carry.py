@@ -147,17 +147,20 @@ def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
 
 @pytest.fixture(scope="module")
 def everything(context, patched):
-    lost = {"layers": ablation.about_layers(context), **ablation.about_heads(context)}
-    return lost, attention_statistics.measure(context), {"groups": patched}
+    return {
+        "ablation": {"layers": ablation.about_layers(context), **ablation.about_heads(context)},
+        "attention_statistics": attention_statistics.measure(context),
+        "patching": {"groups": patched},
+    }
 
 
 def test_the_summary_holds_the_numbers_of_the_others(context, patched, everything):
-    found = summary.collect(*everything)
+    found = summary.collect(everything)
     assert found["groups"][0]["minimal_sets"] == patched[0]["minimal_sets"]
-    assert [about["head"] for about in found["heads"]] == everything[0]["ranking"]
+    assert [about["head"] for about in found["heads"]] == everything["ablation"]["ranking"]
     for about in found["heads"]:
         assert about["most_flips"]["share"] == max(group["heads"][about["head"]]["flips"]["share"] for group in patched)
-        assert about["zero"] == everything[0]["heads"][about["head"]]["zero"]["drop"]
+        assert about["zero"] == everything["ablation"]["heads"][about["head"]]["zero"]["drop"]
     assert set(found["claims"]["layers_and_feed_forward"]) == {
         *("encoder.0.self", "decoder.0.self", "decoder.0.cross", "decoder.0.attention"),
         *("encoder.0.feed_forward", "decoder.0.feed_forward"),

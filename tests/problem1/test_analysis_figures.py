@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from lab.hooks import short_name
+from lab.hooks import Head, short_name
 from problem1.analysis import (
     ablation,
     attention_maps,
@@ -35,8 +35,9 @@ def labels(axis) -> list[str]:
 def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
     example = examples.examine(context.model, sums_of([(45, 55)], 2), ["given"])[0]
-    for head, name in (("decoder.0.self.head0", "self.png"), ("encoder.0.self.head0", "encoder.png")):
-        mean = context.test.recorded.patterns[head].mean(0).tolist()
+    for side, name in (("decoder", "self.png"), ("encoder", "encoder.png")):
+        head = Head(side, 0, "self", 0)
+        mean = context.test.recorded.patterns[head.name].mean(0).tolist()
         attention_maps.draw_head(head, mean, [example], 2, tmp_path / name, "")
     panels = figures["self.png"].axes[:2]
     assert labels(panels[0].xaxis) == ["<s>", "hundreds", "tens"]
@@ -75,7 +76,8 @@ def test_importance_figure_shows_heads_by_rank_with_both_kinds(figures, tmp_path
 
 def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):
     context = analysis_models.context(analysis_models.adder(), tmp_path)
-    sums, reasons = select(context, 20)
+    context.num_samples = 20
+    sums, reasons = select(context)
     assert len(sums) == len(reasons) == 20 and len({tuple(row) for row in sums.sources.tolist()}) == 20
     predicted = exhaustive.predict(context.model, sums)[0]
     for reason, right in zip(reasons, (predicted == sums.targets).all(1).tolist(), strict=True):

@@ -216,9 +216,6 @@ def test_carry_classes_of_sums_worked_out_by_hand():
 
 # --- attention statistics ---------------------------------------------------------------------------------------
 
-SUMS = sums_of([(47, 92)] * 4, 2)  # the larger digit is b's in the tens, a's in the ones
-
-
 def one_hot(rows: list[int], keys: int) -> torch.Tensor:
     """[1, Tq, Tk] each query attends to one key."""
     return torch.nn.functional.one_hot(torch.tensor(rows), keys).double().unsqueeze(0)
@@ -242,7 +239,7 @@ PLANTED = [
 
 @pytest.mark.parametrize("head, attends_to, keys, expected", PLANTED)
 def test_statistics_of_planted_patterns(head, attends_to, keys, expected):
-    found = statistics.statistics(head, one_hot(attends_to, keys).expand(4, -1, -1), SUMS)
+    found = statistics.statistics(Head.parse(head), one_hot(attends_to, keys).expand(4, -1, -1), 2)
     for name, value in expected.items():
         assert found[name].tolist() == pytest.approx([value] * 4), name
     assert found["entropy"].tolist() == pytest.approx([0.0] * 4)
@@ -250,14 +247,14 @@ def test_statistics_of_planted_patterns(head, attends_to, keys, expected):
 
 
 def test_entropy_and_variability():
-    two = SUMS[:2]
+    encoder, decoder = Head("encoder", 0, "self", 0), Head("decoder", 0, "self", 0)
     even = torch.full((1, 5, 5), 0.2, dtype=torch.double).expand(2, -1, -1)
-    assert statistics.statistics("encoder.0.self.head0", even, two)["entropy"].tolist() == pytest.approx([1.0, 1.0])
+    assert statistics.statistics(encoder, even, 2)["entropy"].tolist() == pytest.approx([1.0, 1.0])
     causal = torch.ones(3, 3, dtype=torch.double).tril()
     causal = (causal / causal.sum(1, keepdim=True)).expand(2, -1, -1)
-    assert statistics.statistics("decoder.0.self.head0", causal, two)["entropy"].tolist() == pytest.approx([1.0, 1.0])
+    assert statistics.statistics(decoder, causal, 2)["entropy"].tolist() == pytest.approx([1.0, 1.0])
     turning = torch.cat([one_hot([0] * 5, 5), one_hot([4] * 5, 5)])  # one sum attends here, the other there
-    found = statistics.statistics("encoder.0.self.head0", turning, two)["variability"]
+    found = statistics.statistics(encoder, turning, 2)["variability"]
     assert found.tolist() == pytest.approx([0.5, 0.5])
 
 

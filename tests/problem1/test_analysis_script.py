@@ -128,14 +128,18 @@ def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_pat
     for name in ("verification.json", "carry/patching.json", "carry/summary.txt"):
         assert any(line.endswith(name) for line in lines), name
 
+    # Each analysis names the files that it writes, and none writes another.
+    files = {path for path in out.rglob("*") if path.is_file()}
+    assert files - analyze.written(out).keys() == {out / "analysis_timing.json", out / ".lock"}
+
     # A second run makes the same files.
-    assert read(out, "carry/timing.json")["by_result"].keys() >= {"verification.json", "carry/summary.txt"}
+    assert read(out, "analysis_timing.json")["by_result"].keys() >= {"verification.json", "carry/summary.txt"}
     again = tmp_path / "again"
     model, _ = load_model(tmp_path / "model.pth")
     with Fast():
-        analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS, 2))
     for path in again.rglob("*.*"):
-        if path.name != "timing.json":
+        if path.name != "analysis_timing.json":
             assert path.read_bytes() == (out / path.relative_to(again)).read_bytes(), path
 
 
@@ -173,7 +177,7 @@ def test_an_analysis_that_is_stopped_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(exhaustive, "run", stopped)
     model, rows = analysis_models.untrained(), analysis_models.rows(60)
     with pytest.raises(KeyboardInterrupt):
-        analyze.analyse(Context(model, rows, tmp_path, 40, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(model, rows, tmp_path, 40, analysis_models.SETTINGS))
     assert all((tmp_path / name).read_text() == "of an earlier model" for name in old)
 
 
@@ -195,10 +199,10 @@ def test_every_number_is_the_same_on_another_device(fewer, tmp_path, monkeypatch
     # The fused optimizer knows the names of real devices only.
     monkeypatch.setattr(pruning, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), foreach=False))
     model, rows = analysis_models.adder(), analysis_models.rows(60)
-    analyze.answer(Context(model, rows, tmp_path / "here", 40, analysis_models.SETTINGS), 2)
+    analyze.analyse(Context(model, rows, tmp_path / "here", 40, analysis_models.SETTINGS, 2))
     with FakeDevice():
         there = copy.deepcopy(model).to(FakeDevice.name)
-        analyze.answer(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS, 2))
         with pytest.raises(TypeError, match="float64"):
             next(there.parameters()).double()
     written = [*(tmp_path / "here").rglob("*.json")]
@@ -215,8 +219,8 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(fewer, tmp_path, 
     if num_digits == 19:  # figures of 39 × 39 cells take long
         monkeypatch.setattr(Figure, "savefig", no_pixels)
     rows = dict.fromkeys(("train", "val", "test"), every_pair(1) if num_digits == 1 else random_pairs(19, 60, seed=0))
-    context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path)
-    analyze.answer(context, 1)
+    context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path, num_samples=1)
+    analyze.analyse(context)
     assert "nan" not in capsys.readouterr().out
     drawn = {"carry/patching_heads.pdf", "attention_patterns/in_detail.pdf"}
     check_written(tmp_path, {*OF_ANY_MODEL, *OF_ONE_THAT_CAN_ADD} - drawn)
