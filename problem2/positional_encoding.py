@@ -261,6 +261,7 @@ SCHEMES: dict[str, type[PositionScheme]] = {
     "randomized_learned": RandomizedLearnedPositionalEncoding,
     "randomized_rope": RandomizedRotaryPositionalEncoding,
 }
+HOMEWORK = ("sinusoidal", "learned", "none")  # those that the course asks for
 
 
 def get_positional_encoding(name: str, d_model: int, max_len: int = 5000, num_heads: int = 4) -> PositionScheme:

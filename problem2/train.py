@@ -28,10 +28,9 @@ from lab.training import Batch, Recipe, Task, train
 from problem2 import dataset
 from problem2.checkpoint import KIND, build
 from problem2.dataset import DEFAULT, Rows
-from problem2.positional_encoding import SCHEMES
+from problem2.positional_encoding import HOMEWORK, SCHEMES
 
 HERE = Path(__file__).resolve().parent
-HOMEWORK = ("sinusoidal", "learned", "none")  # what is trained without --encoding
 EMA_DECAY = 0.99  # of the average of the weights that is validated and kept
 
 

@@ -93,14 +93,14 @@ def train_and_measure(config: dict, lengths: list[int], encoding: str, data: str
     place = trained(config, rows, folder)
     model, longest = load_model(place / "best_model.pth"), rows["train"].length_range()
     with Fast():
-        margins = evaluation.predict(model, sets)
+        numbers = evaluation.measure(model, sets)
         course = "protocol" not in config
-        causes = mechanism.measure(model, experiments, longest[1], margins) if course else None
+        causes = mechanism.measure(model, experiments, longest[1], numbers) if course else None
         proven = proof.prove(model)
     return {
         "training": read_log(place / "training_log.json"),
         "trained_lengths": list(longest),
-        "sets": evaluation.measure(margins, sets),
+        "sets": numbers,
         "mechanism": causes,
         "proof": proven,
     }

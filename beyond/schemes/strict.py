@@ -132,5 +132,3 @@ def resample(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[
     in_band = torch.rand(len(labels), 1, generator=generator) < 0.5
     changed = torch.where(in_band, relabel(rows.sequences, generator, band_exponent=2.0), rows.sequences)
     return changed.to(sequences.device), rows.labels.to(sequences.device)
-
-

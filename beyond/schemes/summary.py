@@ -6,9 +6,9 @@ from pathlib import Path
 from beyond.schemes.mechanism import CONDITIONS
 from beyond.schemes.runs import VARIANTS
 from lab.files import UserError
-from problem2.analysis import extrapolation
-from problem2.analysis.context import table
+from lab.tables import aligned
 from problem2.analysis.evaluation import KINDS
+from problem2.analysis.extrapolation import Point, draw_course, draw_grid
 
 # --- mean and spread over seeds --------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ def as_table(schemes: dict, kind: str) -> str:
         marks = ["*" if cell and cell["collapsed_seeds"] == count else " " for cell in cells]
         means = [f"{cell['mean']:.1%}{mark}" if cell else "- " for cell, mark in zip(cells, marks, strict=True)]
         rows.append([scheme, str(count), *means])
-    return table(rows)
+    return "\n".join(aligned(rows, right=True))
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
@@ -95,20 +95,18 @@ def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
 
     Mean over seeds, band from the worst seed to the best; a hollow mark where all seeds give a constant answer."""
     for protocol, schemes in summary.items():
-        points = {
-            name: {
-                key: (n["mean"], n["min"], n["max"], n["collapsed_seeds"] == len(numbers["seeds"]))
-                for key, n in numbers["sets"].items()
-            }
-            for name, numbers in schemes.items()
-        }
+        points = {}
+        for name, numbers in schemes.items():
+            points[name] = {key: point_of(spread, len(numbers["seeds"])) for key, spread in numbers["sets"].items()}
         seeds = max(len(numbers["seeds"]) for numbers in schemes.values())
         caption = (
             f"Mean of {seeds} trained models, bands from the worst to the best.\n"
             "Hollow marks: every model gives the same answer to every row."
         )
         if protocol == "course":
-            extrapolation.draw_course(points, folder / "study_course.png", trained, caption, vector=True)
-        extrapolation.draw_grid(
-            points, folder / f"study_{protocol}_schemes.png", trained, caption, vector=protocol == "course"
-        )
+            draw_course(points, folder / "study_course.png", trained, caption, vector=True)
+        draw_grid(points, folder / f"study_{protocol}_schemes.png", trained, caption, vector=protocol == "course")
+
+
+def point_of(spread: dict, seeds: int) -> Point:
+    return Point(spread["mean"], spread["min"], spread["max"], spread["collapsed_seeds"] == seeds)

@@ -44,9 +44,11 @@ def test_causes_follow_the_longest_sequence_of_training_and_use_what_is_known(tm
     assert [*sets] == [f"{kind}/{length}" for kind in ("extrapolation", "adjacent") for length in (4, 64)]
     report = mechanism.measure(model, sets, 4, {})
     assert [*report["adjacent"]] == [*mechanism.CONDITIONS]
-    assert mechanism.measure(model, sets, 4, evaluation.predict(model, sets)) == report
-    inverted = {"adjacent/64": -evaluation.margins(model, sets["adjacent/64"].sequences), "adjacent/4": torch.ones(3)}
-    changed = mechanism.measure(model, sets, 4, inverted)
+    known = evaluation.measure(model, sets)
+    assert mechanism.measure(model, sets, 4, known) == report
+    known["adjacent/64"] = known["adjacent/64"] | {"accuracy": 2.0}
+    known["adjacent/4"] = known["adjacent/4"] | {"accuracy": 2.0, "rows": 3}  # of other rows: not used
+    changed = mechanism.measure(model, sets, 4, known)
     assert [c for kind in report for c in report[kind] if report[kind][c] != changed[kind][c]] == ["as it is"]
 
 
