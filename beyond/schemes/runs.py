@@ -18,7 +18,7 @@ from lab.fast import Fast
 from lab.files import UserError, read_json
 from lab.training import Recipe, Task, data_digest, finished, stopped, train
 from problem2 import dataset
-from problem2.analysis import evaluation
+from problem2.analysis import evaluation, extrapolation
 from problem2.checkpoint import KIND
 from problem2.dataset import Rows
 from problem2.positional_encoding import SCHEMES
@@ -93,7 +93,7 @@ def train_and_measure(config: dict, lengths: list[int], encoding: str, data: str
     place = trained(config, rows, folder)
     model, longest = load_model(place / "best_model.pth"), rows["train"].length_range()
     with Fast():
-        numbers = evaluation.measure(model, sets)
+        numbers = numbers_of(model, sets, place)
         course = "protocol" not in config
         causes = mechanism.measure(model, experiments, longest[1], numbers) if course else None
         proven = proof.prove(model)
@@ -104,6 +104,29 @@ def train_and_measure(config: dict, lengths: list[int], encoding: str, data: str
         "mechanism": causes,
         "proof": proven,
     }
+
+
+def numbers_of(model: strict.SortingClassifier, sets: dict[str, Rows], place: Path) -> dict[str, dict]:
+    """What the model answers on each of the sets: one number has one source. For a model of problem 2's results these
+    are the numbers that problem2/analyze.py wrote, if they are of this very model."""
+    if place.parent == HOMEWORK:
+        known = analysed(place.name)
+        if set(sets) <= set(known):
+            again = evaluation.measure(model, {"test": sets["test"]})  # mean logits of another model are others
+            if again["test"] == known["test"]:
+                return {name: known[name] for name in sets}
+    return evaluation.measure(model, sets)
+
+
+def analysed(scheme: str) -> dict[str, dict]:
+    """What problem2/analyze.py measured of the model in problem 2's results: {set: numbers}, empty if it did not."""
+    path = HOMEWORK / "extrapolation" / extrapolation.DETAILS
+    if not path.exists():
+        return {}
+    try:
+        return read_json(path, "run problem2/analyze.py.")["schemes"].get(scheme, {"sets": {}})["sets"]
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{path} is not a result of problem2/analyze.py: run it again.") from None
 
 
 def read_log(path: Path) -> dict:

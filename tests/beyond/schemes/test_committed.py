@@ -22,6 +22,12 @@ def test_the_study_is_the_mean_of_its_runs():
     assert set(SCHEMES) <= set(course) and all(len(scheme["seeds"]) == 3 for scheme in course.values())
 
 
+def test_accuracies_of_the_default_seed_are_those_of_problem_2():
+    details = json.loads((ROOT / "problem2/results/extrapolation/extrapolation_details.json").read_text())
+    for scheme in SCHEMES:
+        assert read(f"course/641/{scheme}/measured.json")["sets"] == details["schemes"][scheme]["sets"], scheme
+
+
 def test_the_window_model_is_proven_again():
     measured = read("strict/641/window/measured.json")["proof"]
     found = proof.prove(load_model(RESULTS / "strict/641/window/best_model.pth"))
