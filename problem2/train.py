@@ -24,7 +24,7 @@ import torch
 from lab import device
 from lab.files import UserError, only_one
 from lab.settings import LARGEST_SEED, as_plain, command, parse, run, setting
-from lab.training import Batch, Recipe, Task, train
+from lab.training import Recipe, Task, train
 from problem2 import dataset
 from problem2.checkpoint import KIND, build
 from problem2.dataset import DEFAULT, Rows
@@ -58,7 +58,8 @@ class Settings:
 
 def check(settings: Settings) -> None:
     """Refuse what no model can have."""
-    width, heads = settings.d_model, settings.num_heads
+    width = settings.d_model
+    heads = settings.num_heads
     if width % heads:
         raise UserError(f"--d-model {width} cannot be split among --num-heads {heads}: choose a multiple.")
     rotary = [name for name in settings.encoding if "rope" in name]
@@ -72,17 +73,28 @@ def check(settings: Settings) -> None:
 def make_task(rows: dict[str, Rows], batch_size: int) -> Task:
     """The course's rows, hard ones drawn more often, augmented, in batches of nearly one length."""
 
-    def augment(batch: Batch, generator: torch.Generator) -> Batch:
-        return dataset.by_length(dataset.augment(batch, generator), batch_size, generator)
+    def augment(rows: Rows, generator: torch.Generator) -> Rows:
+        return dataset.by_length(dataset.augment(rows, generator), batch_size, generator)
 
-    parts = {name: (part.sequences, part.labels) for name, part in rows.items()}
-    weights = dataset.drawing_weights(rows["train"])
-    return Task(KIND, **parts, score=dataset.score_without_padding, augment=augment, weights=weights)
+    return Task(
+        KIND,
+        train=rows["train"],
+        val=rows["val"],
+        test=rows["test"],
+        score=dataset.score_without_padding,
+        augment=augment,
+        proportions=dataset.drawing_weights(rows["train"]),
+    )
 
 
 def make_recipe(settings: Settings) -> Recipe:
-    chosen = {name: getattr(settings, name) for name in ("epochs", "batch_size", "lr", "weight_decay")}
-    return Recipe(**chosen, ema_decay=EMA_DECAY)
+    return Recipe(
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        ema_decay=EMA_DECAY,
+    )
 
 
 def config_of(settings: Settings) -> dict:
@@ -98,7 +110,7 @@ def train_scheme(settings: Settings, rows: dict[str, Rows], device: torch.device
     model = build(config).to(device)
     task = make_task(rows, settings.batch_size)
     folder = settings.output_dir / config["encoding"]
-    return train(model, task, make_recipe(settings), config, folder, settings.seed, settings.resume)
+    return train(model, task, make_recipe(settings), config, folder, resume=settings.resume)
 
 
 def train_alone(settings: Settings) -> float:
@@ -115,7 +127,8 @@ def side_by_side(settings: Settings) -> dict[str, float]:
         ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool,
     ):
         try:
-            return dict(zip(settings.encoding, pool.map(train_alone, each), strict=True))
+            accuracies = pool.map(train_alone, each)
+            return dict(zip(settings.encoding, accuracies, strict=True))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 "stopped by you; every finished epoch is kept in last.pth of each scheme. "
@@ -132,8 +145,10 @@ def main(settings: Settings) -> None:
     if len(settings.encoding) > 1 and chosen.type == "cpu":
         accuracies = side_by_side(settings)
     else:
-        each = {name: replace(settings, encoding=(name,)) for name in settings.encoding}
-        accuracies = {name: train_scheme(one, rows, chosen)["test_acc"] for name, one in each.items()}
+        accuracies = {}
+        for name in settings.encoding:
+            log = train_scheme(replace(settings, encoding=(name,)), rows, chosen)
+            accuracies[name] = log["test_acc"]
     for name, accuracy in accuracies.items():
         print(f"{name:18} {accuracy:7.2%} of the test rows correct")
     flags = {}

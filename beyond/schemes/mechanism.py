@@ -72,7 +72,7 @@ def measure(model: SortingClassifier, sets: dict[str, Rows], trained: int, known
         for name, (multiple, move) in CONDITIONS.items():
             key = f"{kind}/{trained * multiple}"
             rows = sets[key]
-            if move is None and key in known and known[key]["rows"] == len(rows):
+            if move is None and key in known and known[key]["rows"] == len(rows.labels):
                 report[kind][name] = known[key]
                 continue
             with moved(model, move, trained) if move else contextlib.nullcontext():

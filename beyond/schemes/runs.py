@@ -58,9 +58,8 @@ def task_of(config: dict, rows: dict[str, Rows]) -> Task:
         return make_task(rows, config["batch_size"])
     limits = rows["train"].length_range()
     generator = torch.Generator().manual_seed(config["seed"] + 1)
-    fresh = {name: strict.sample_rows(len(rows[name]), *limits, generator) for name in ("val", "test")}
-    parts = {name: (part.sequences, part.labels) for name, part in (rows | fresh).items()}
-    return Task(KIND, **parts, score=dataset.score, augment=strict.resample)
+    fresh = {name: strict.sample_rows(len(rows[name].labels), *limits, generator) for name in ("val", "test")}
+    return Task(KIND, **rows | fresh, score=dataset.score, augment=strict.resample)
 
 
 def recipe_of(config: dict) -> Recipe:
@@ -76,7 +75,7 @@ def trained(config: dict, rows: dict[str, Rows], folder: Path) -> Path:
         if finished(place, wanted) is not None:
             return place
     torch.manual_seed(config["seed"])
-    train(build(config), task, recipe_of(config), config, folder, config["seed"], stopped(folder, wanted))
+    train(build(config), task, recipe_of(config), config, folder, resume=stopped(folder, wanted))
     return folder
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from beyond.schemes import strict
-from lab.training import evaluate
+from lab.training import evaluate, take
 from problem2 import dataset
 from problem2.analysis import evaluation
 from problem2.analysis.context import Context
@@ -46,9 +46,10 @@ def test_training_batches_stay_on_their_device(change):
     rows = strict.sample_rows(16, 8, 16, torch.Generator().manual_seed(0))
     models = {name: make_fast(name) for name in SCHEMES}
     with FakeDevice(), torch.no_grad():
-        batch = change((rows.sequences.to("meta"), rows.labels.to("meta")), torch.Generator().manual_seed(0))
+        batch = change(take(rows, slice(None), "meta"), torch.Generator().manual_seed(0))
+        assert type(batch) is dataset.Rows
         assert all(tensor.device.type == "meta" for tensor in batch)
         for model in models.values():
             losses, correct = dataset.score(model.to(FakeDevice.name).train(), batch)
             assert losses.device.type == correct.device.type == "meta"
-            evaluate(model, (rows.sequences, rows.labels), dataset.score)
+            evaluate(model, rows, dataset.score)
