@@ -122,18 +122,17 @@ def train_alone(settings: Settings) -> float:
 def side_by_side(settings: Settings) -> dict[str, float]:
     """Each scheme in a process of its own, one on each core."""
     each = [replace(settings, encoding=(name,)) for name in settings.encoding]
-    with (
-        only_one(settings.output_dir, "a training"),  # a folder that cannot be used is refused once
-        ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool,
-    ):
+    processes = ProcessPoolExecutor(os.cpu_count(), get_context("spawn"))
+    # The lock is not needed for the trainings, but so a folder that cannot be used is refused once.
+    with only_one(settings.output_dir, "a training"), processes:
         try:
-            accuracies = pool.map(train_alone, each)
-            return dict(zip(settings.encoding, accuracies, strict=True))
+            accuracies = list(processes.map(train_alone, each))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 "stopped by you; every finished epoch is kept in last.pth of each scheme. "
                 "Run the same command with --resume to go on."
             ) from None
+    return dict(zip(settings.encoding, accuracies, strict=True))
 
 
 def main(settings: Settings) -> None:
