@@ -19,14 +19,15 @@ import lab.installed
 
 from beyond import jobs
 from beyond.schemes.runs import PROTOCOLS, VARIANTS, collect, config_of_run, data_sets, train_and_measure
-from beyond.schemes.summary import as_table, draw_curves, sum_up
+from beyond.schemes.summary import answer, as_table, draw_curves, sum_up
 from lab import device
-from lab.files import UserError, digest, versions, write_json
+from lab.files import UserError, digest, versions, write_block, write_json
 from lab.settings import LARGEST_SEED, parse, run, setting
 from problem2.analysis.evaluation import KINDS
 from problem2.dataset import DEFAULT, Rows
 
 HERE = Path(__file__).resolve().parent
+README, BLOCK = HERE / "README.md", "answer: make all_schemes"  # where the finding stands
 LENGTHS = {"course": (32, 64, 128, 256), "strict": (32, 64, 128, 256, 512, 1024)}
 EPOCHS = {("strict", "window"): 256}  # a proof asks for more than tests do; all others train as long as train.py says
 
@@ -83,10 +84,13 @@ def write_summary(output_dir: Path) -> None:
     numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
     write_json(output_dir / "study.json", numbers)
     draw_curves(summary, output_dir, trained)
+    if output_dir == Settings.output_dir:
+        write_block(README, BLOCK, answer(summary))
     for protocol, schemes in summary.items():
         for kind, words in KINDS.items():
             print(f"\n{protocol} protocol, {words}: mean accuracy by length (* collapsed with every seed)")
             print(as_table(schemes, kind))
+    print(f"\n{answer(summary)}")
     print(f"\n{len(runs)} runs summed up in {output_dir}")
 
 

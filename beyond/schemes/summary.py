@@ -8,7 +8,7 @@ from beyond.schemes.runs import VARIANTS
 from lab.files import UserError
 from lab.tables import aligned
 from problem2.analysis.evaluation import KINDS
-from problem2.analysis.extrapolation import Point, draw_course, draw_grid
+from problem2.analysis.extrapolation import KEPT, Point, draw_course, draw_grid
 
 # --- mean and spread over seeds --------------------------------------------------------------------------------
 
@@ -80,11 +80,41 @@ def as_table(schemes: dict, kind: str) -> str:
     names = [name for name in next(iter(schemes.values()))["sets"] if name == "test" or name.startswith(kind)]
     rows = [["scheme", "seeds", *(name.removeprefix(f"{kind}/") for name in names)]]
     for scheme, numbers in schemes.items():
-        count, cells = len(numbers["seeds"]), [numbers["sets"].get(name) for name in names]
-        marks = ["*" if cell and cell["collapsed_seeds"] == count else " " for cell in cells]
-        means = [f"{cell['mean']:.1%}{mark}" if cell else "- " for cell, mark in zip(cells, marks, strict=True)]
-        rows.append([scheme, str(count), *means])
+        seeds = len(numbers["seeds"])
+        cells = []
+        for name in names:
+            spread = numbers["sets"].get(name)
+            if spread is None:
+                cells.append("- ")
+            else:
+                cells.append(f"{spread['mean']:.1%}{'*' if spread['collapsed_seeds'] == seeds else ' '}")
+        rows.append([scheme, str(seeds), *cells])
     return "\n".join(aligned(rows, right=True))
+
+
+def answer(summary: dict) -> str:
+    """What the study found, in a line for each protocol: which schemes work at all lengths, with every seed."""
+    lines = []
+    for protocol, schemes in summary.items():
+        lengths = {int(name.split("/")[1]) for numbers in schemes.values() for name in numbers["sets"] if "/" in name}
+        of_course = [name for name, numbers in schemes.items() if _works(numbers["sets"], "extrapolation")]
+        one_swap = [name for name, numbers in schemes.items() if _works(numbers["sets"], "adjacent")]
+        proven = [name for name, numbers in schemes.items() if numbers["proof_holds"] and all(numbers["proof_holds"])]
+        lines.append(
+            f"- *{protocol}* to length {max(lengths):,}: {_count(of_course, len(schemes))}; where one swap of "
+            f"neighbours is all that is wrong, {_count(one_swap, len(schemes))}; "
+            f"proven right at every length: {', '.join(proven) or 'none'}."
+        )
+    return "\n".join(lines)
+
+
+def _count(names: list[str], of: int) -> str:
+    return f"{len(names)} of {of} ({', '.join(names)})" if names else f"none of {of}"
+
+
+def _works(sets: dict, kind: str) -> bool:
+    """Whether the worst seed is right on the trained lengths and at every longer one of this kind."""
+    return all(spread["min"] >= KEPT for name, spread in sets.items() if name == "test" or name.startswith(kind))
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
