@@ -9,8 +9,6 @@ never interrupted.
 
 import copy
 import math
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -26,9 +24,9 @@ from lab import checkpoint
 from lab.fast import Fast
 from lab.figures import draw_training_curves
 from lab.files import UserError, digest, only_one, read_json, versions, write_json, write_timing
+from lab.previous import make_room
 
 COLUMNS = ("train_loss", "train_acc", "val_loss", "val_acc")  # of the log, one number per epoch
-FINISHED = ("training_log.json", "best_model.pth", "training_curves.png", "timing.json")  # of a run
 Batch = tuple[Tensor, ...]  # tensors with one entry per row; a NamedTuple of them stays one
 
 
@@ -198,7 +196,7 @@ def _train(model, task, recipe, settings, output_dir, resume, log) -> dict:
             log["seconds"] += time.perf_counter() - started
             bar.write(_line(epoch, recipe, scores, is_best), file=sys.stdout)
             if epoch == 0:
-                _clear(output_dir)
+                make_room(output_dir)
             header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1}
             if is_best:
                 checkpoint.save(output_dir / "best_model.pth", header | {"model": average.state_dict()})
@@ -213,45 +211,6 @@ def _line(epoch: int, recipe: Recipe, scores: list[float], is_best: bool) -> str
         f"epoch {epoch + 1:3d}/{recipe.epochs}   train: loss {train_loss:.4f}, accuracy {train_acc:7.2%}   "
         f"validation: loss {val_loss:.4f}, accuracy {val_acc:7.2%}{' *' if is_best else ''}"
     )
-
-
-def _clear(folder: Path) -> None:
-    """Make room for a new run. A finished run goes to previous/, unless the one there is better; both are said.
-
-    Whatever moment the process is killed at, no checkpoint is left beside the state or the log of another run: the
-    old state goes first, and a finished run is copied whole before its log, and then the rest of it, is removed.
-    """
-    (folder / "last.pth").unlink(missing_ok=True)
-    if not (folder / "training_log.json").exists():
-        return
-    previous = folder / "previous"
-    copied = folder / ".previous.tmp"
-    accuracy, what = _of_finished(folder)
-    accuracy_before, what_before = _of_finished(previous)
-    if accuracy_before > accuracy:
-        where = f"it is replaced, because {previous} holds a better one, {what_before}"
-    else:
-        shutil.rmtree(copied, ignore_errors=True)  # of a process that was killed here
-        copied.mkdir()
-        for name in FINISHED:
-            if (folder / name).exists():
-                shutil.copy(folder / name, copied / name)
-        shutil.rmtree(previous, ignore_errors=True)
-        os.replace(copied, previous)
-        where = f"it is now in {previous}"
-    for name in FINISHED:
-        (folder / name).unlink(missing_ok=True)
-    print(f"{folder} held {what}: {where}. What was analysed of it stays until it is analysed again.", flush=True)
-
-
-def _of_finished(folder: Path) -> tuple[float, str]:
-    """The test accuracy of the finished run in `folder` (below 0 if there is none), and the run in words."""
-    try:
-        log = read_json(folder / "training_log.json", "")
-        what = f"a run of {len(log['val_acc'])} epochs, {log['test_acc']:.2%} of the test rows correct"
-        return (log["test_acc"] if (folder / "best_model.pth").exists() else -1.0), what
-    except (UserError, KeyError, TypeError, ValueError):
-        return -1.0, "an earlier run"
 
 
 def _restore(path: Path, kind: str, settings: dict, parts: dict) -> dict:

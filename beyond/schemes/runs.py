@@ -90,7 +90,8 @@ def train_and_measure(config: dict, lengths: list[int], encoding: str, data: str
     """What measured.json holds."""
     rows, sets, experiments = data_sets(data_dir, lengths)
     place = trained(config, rows, folder)
-    model, longest = load_model(place / "best_model.pth"), rows["train"].length_range()
+    model = load_model(place / "best_model.pth")
+    longest = rows["train"].length_range()
     with Fast():
         numbers = numbers_of(model, sets, place)
         course = "protocol" not in config
