@@ -196,11 +196,11 @@ def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
         rows[f"extrapolation/{n}"] = sorting.to_rows([row["sequence"] for row in made])
 
     def accuracies(model: torch.nn.Module) -> dict[str, float]:
-        return {key: evaluate(model, (part.sequences, part.labels), sorting.score, 25)[1] for key, part in rows.items()}
+        return {key: evaluate(model, part, sorting.score, 25)[1] for key, part in rows.items()}
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         again = dict(zip(models, pool.map(accuracies, (model for _, model in models.values())), strict=True))
-    return {"committed": committed, "rounded": again, "sets": {key: len(part) for key, part in rows.items()}}
+    return {"committed": committed, "rounded": again, "sets": {key: len(part.labels) for key, part in rows.items()}}
 
 
 # --- the page ----------------------------------------------------------------------------------------------------

@@ -70,10 +70,10 @@ def main(settings: Settings) -> None:
         test=(rows["test"].sources, rows["test"].targets),
         score=score,
         augment=swap_columns,
-        weights=sampling_weights(rows["train"], settings.hard_weight),
+        proportions=sampling_weights(rows["train"], settings.hard_weight),
     )
     recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
-    log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
+    log = train(model, task, recipe, config, settings.output_dir, resume=settings.resume)
     print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right")
     new = rows["test"][~seen_in(rows["test"], rows["train"])]
     if len(new):

@@ -63,7 +63,7 @@ def main(settings: Settings) -> None:
         weight_decay=settings.weight_decay,
         epoch_rows=settings.epoch_rows,
     )
-    log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
+    log = train(model, task, recipe, config, settings.output_dir, resume=settings.resume)
     print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right, none of them a training sum")
     flags = {}
     if settings.output_dir != Settings.output_dir:

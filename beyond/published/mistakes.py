@@ -88,10 +88,10 @@ def train_given_first(config: dict, ignored: int | None, rows: dict[str, Sums], 
     torch.manual_seed(config["seed"])
     parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
     weights = sampling_weights(rows["train"], config["hard_weight"])
-    task = Task(addition.KIND, **parts, score=score_given_first(ignored), augment=swap_columns, weights=weights)
+    task = Task(addition.KIND, **parts, score=score_given_first(ignored), augment=swap_columns, proportions=weights)
     recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
     model = addition.build(config)
-    log = train(model, task, recipe, config, folder, config["seed"])
+    log = train(model, task, recipe, config, folder)
     return {
         "teacher_forced": log["test_acc"],
         "greedy_from_0": greedy(model, rows["test"], 0),
@@ -189,5 +189,5 @@ def train_sorting(config: dict, mistake: str, rows: dict[str, Rows], folder: Pat
     model = sorting.build(config)
     settings = Settings(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
     recipe = MISTAKES_IN_SORTING[mistake](model, make_recipe(settings))
-    log = train(model, make_task(rows, config["batch_size"]), recipe, config, folder, config["seed"])
+    log = train(model, make_task(rows, config["batch_size"]), recipe, config, folder)
     return {"test_acc": log["test_acc"]}

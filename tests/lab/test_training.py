@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -49,7 +50,7 @@ def run(tmp_path, task=None, epochs=3, resume=False, lr=1e-2, ema_decay=0.0, **s
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
     recipe = Recipe(epochs, 8, lr, warmup_steps=3, ema_decay=ema_decay)
-    log = train(model, task or a_task(), recipe, {"seed": 5, **settings}, tmp_path, 5, resume)
+    log = train(model, task or a_task(), recipe, {"seed": 5, **settings}, tmp_path, resume=resume)
     return model, log
 
 
@@ -72,7 +73,7 @@ def test_same_seed_same_bits_and_another_seed_others(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     torch.manual_seed(0)
     other = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
-    train(other, a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 6}, tmp_path / "c", 6, False)
+    train(other, a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 6}, tmp_path / "c")
     assert not torch.equal(first[0].weight, other[0].weight)
 
 
@@ -99,7 +100,7 @@ def test_validated_and_kept_is_the_ema_of_the_weights_which_leaves_the_steps_alo
     recipe = Recipe(1, 8, 1e-1, ema_decay=0.6)
     model = nn.Linear(3, 1)
     plain = copy.deepcopy(model)
-    log = train(model, a_task(score=watching), recipe, {"seed": 5}, tmp_path / "ema", 5)
+    log = train(model, a_task(score=watching), recipe, {"seed": 5}, tmp_path / "ema")
     mean, last = seen[0], checkpoint.load(tmp_path / "ema/last.pth", "toy")
     for step, weight in enumerate([*seen[1:], last["model"]["weight"]]):
         keep = min(0.6, (step + 1) / (step + 10))
@@ -109,7 +110,7 @@ def test_validated_and_kept_is_the_ema_of_the_weights_which_leaves_the_steps_alo
     torch.testing.assert_close(last["average"]["weight"], mean)
     model.load_state_dict(kept)
     assert log["val_loss"][-1] == evaluate(model, a_task().val, score)[0]
-    train(plain, a_task(), replace(recipe, ema_decay=0.0), {"seed": 5}, tmp_path / "plain", 5)
+    train(plain, a_task(), replace(recipe, ema_decay=0.0), {"seed": 5}, tmp_path / "plain")
     assert torch.equal(plain.weight, last["model"]["weight"]) and not torch.allclose(plain.weight, mean)
 
 
@@ -176,6 +177,24 @@ def test_evaluation_does_not_depend_on_the_batch(batch_size):
     loss, accuracy = evaluate(model, task.val, score, batch_size)
     losses, right = score(model, task.val)
     assert loss == pytest.approx(losses.mean().item(), rel=1e-6) and accuracy == right.sum().item() / 50
+
+
+class Points(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+def test_rows_keep_their_kind_from_the_task_to_the_model(tmp_path):
+    def named_score(model, points):
+        return score(model, (points.x, points.y))
+
+    def named_augment(points, generator):
+        return Points(points.x + 1, points.y)
+
+    parts = {name: Points(*part) for name, part in vars(a_task()).items() if name in ("train", "val", "test")}
+    named, _ = run(tmp_path / "a", Task("toy", **parts, score=named_score, augment=named_augment))
+    plain, _ = run(tmp_path / "b", a_task(augment=lambda rows, generator: (rows[0] + 1, rows[1])))
+    assert torch.equal(named[0].weight, plain[0].weight)
 
 
 def test_weight_decay_spares_vectors():
