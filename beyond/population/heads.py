@@ -59,13 +59,9 @@ STATEMENTS = {
     ),
     "cross_attention_needed": lambda it: worst(it, "decoder cross", 1) >= SMALL,
     "decoder_self_attention_not_needed": lambda it: worst(it, "decoder self", 1) < SMALL,
-    "decoder_self_attention_flips_little": lambda it: (
-        it["claims"]["decoder_self_attention"]["most_flips"] < BRINGS
-    ),
+    "decoder_self_attention_flips_little": lambda it: it["claims"]["decoder_self_attention"]["most_flips"] < BRINGS,
     "fewer_together_than_alone": lambda it: it["prunable"]["together"] < it["prunable"]["alone"],
-    "first_encoder_layer_cheap": lambda it: (
-        it["claims"]["points_lost_by_layer_of_attention"]["encoder"][0] < SMALL
-    ),
+    "first_encoder_layer_cheap": lambda it: it["claims"]["points_lost_by_layer_of_attention"]["encoder"][0] < SMALL,
     "last_encoder_layer_matters_more": lambda it: it["claims"]["last_layer_matters_more"]["encoder"],
     "last_decoder_layer_matters_more": lambda it: it["claims"]["last_layer_matters_more"]["decoder"],
     "feed_forward_needed": lambda it: all(
@@ -73,19 +69,13 @@ STATEMENTS = {
         for name, part in it["claims"]["layers_and_feed_forward"].items()
         if name.endswith("feed_forward")
     ),
-    "vertical_heads_not_needed": lambda it: (
-        not it["claims"]["vertical_and_diagonal"]["vertical"][NEEDED]
-    ),
+    "vertical_heads_not_needed": lambda it: not it["claims"]["vertical_and_diagonal"]["vertical"][NEEDED],
     "carry_heads_look_lower": lambda it: (
         it["claims"]["lower_digit"]["bring_a_carry"] == it["claims"]["lower_digit"]["bring_a_carry_and_look_there"]
     ),
-    "needed_but_brings_nothing": lambda it: (
-        it["lessons"]["needed_but_brings_nothing"] is not None
-    ),
+    "needed_but_brings_nothing": lambda it: it["lessons"]["needed_but_brings_nothing"] is not None,
     "attention_moves_but_nothing_flips": lambda it: (
         clearest(it, "attention_moves_but_nothing_flips", "attention", "difference") > 0.2
     ),
-    "flips_but_is_not_needed": lambda it: (
-        clearest(it, "flips_but_is_not_needed", "flips", "share") >= MOST
-    ),
+    "flips_but_is_not_needed": lambda it: clearest(it, "flips_but_is_not_needed", "flips", "share") >= MOST,
 }

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from beyond.program.variables import ENCODER_VARIABLES, NOTHING
 from lab.files import read_json
 from problem1.analysis.figures import aligned
 
@@ -23,37 +24,26 @@ def below_main(measured: dict) -> set[str]:
 def partners(measured: dict) -> bool:
     """At every column some head of the encoder must bring the other operand's digit."""
     heads = [names for module in measured["encoder"].values() for names in module]
-    return all(any("partner" in names[k] or "both" in names[k] for names in heads) for k in range(len(heads[0])))
+    bring_it = [name for name, variable in ENCODER_VARIABLES.items() if variable.partner]
+    return all(any(names[k] in bring_it for names in heads) for k in range(len(heads[0])))
 
 
 # What may hold of one model of three-digit sums and not of another: {id of statements.json: does it hold?}
 STATEMENTS = {
     "plus_not_used": lambda it: not it["plus"]["tells"],
-    "nothing_to_lower_places": lambda it: below_main(it) == {"nothing"},
-    "edges_of_20_values": lambda it: all(
-        (e["values"] or 99) <= 20 for line in it["edges"] for e in line
-    ),
+    "nothing_to_lower_places": lambda it: below_main(it) == {NOTHING},
+    "edges_of_20_values": lambda it: all((e["values"] or 99) <= 20 for line in it["edges"] for e in line),
     "partners_in_encoder": partners,
     "first_encoder_layer_not_used": lambda it: it["first_encoder_layer_random"]["share"] >= 0.999,
-    "decoder_self_attention_not_used": lambda it: (
-        set(it["decoder_self"][1:]) == {"own token"}
-    ),
+    "decoder_self_attention_not_used": lambda it: set(it["decoder_self"][1:]) == {"own token"},
     "tens_carry_from_ones": lambda it: follows(it, "below_or_own", "first", "tens"),
     "tens_carry_added_by_encoder": lambda it: follows(it, "below_or_own", "second", "tens"),
-    "hundreds_9_looked_up": lambda it: follows(
-        it, "looked_up_or_handed_on", "first", "hundreds 9"
-    ),
+    "hundreds_9_looked_up": lambda it: follows(it, "looked_up_or_handed_on", "first", "hundreds 9"),
     "tens_9_looked_up": lambda it: follows(it, "looked_up_or_handed_on", "first", "tens 9"),
-    "tens_9_handed_on": lambda it: follows(
-        it, "looked_up_or_handed_on", "second", "tens 9"
-    ),
-    "hundreds_9_read_off_written": lambda it: follows(
-        it, "written_or_below", "first"
-    ),
+    "tens_9_handed_on": lambda it: follows(it, "looked_up_or_handed_on", "second", "tens 9"),
+    "hundreds_9_read_off_written": lambda it: follows(it, "written_or_below", "first"),
     "everything_replaced": lambda it: it["scrubs"]["everything"]["share"] >= 0.99,
-    "program_predicts": lambda it: (
-        it["interchange"]["three_any"]["share"] >= 0.99
-    ),
+    "program_predicts": lambda it: it["interchange"]["three_any"]["share"] >= 0.99,
 }
 
 
