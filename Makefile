@@ -1,5 +1,6 @@
 # make            the homework: train and analyse both problems, build the report; skips what this clone has made already
 # make beyond     what is upstairs and takes minutes        make studies    the long studies
+# make studies SCHEDULER=tcp://HOST:8786    the same on the machines of a Dask scheduler: see beyond/README.md
 # make test       the test suite
 # make help       all targets
 PYTHON ?= python3
@@ -123,20 +124,22 @@ explorer/explorer.html: $(wildcard explorer/*.js explorer/*.css explorer/page.ht
 
 # --- longer studies: their results are committed; a study that was stopped goes on where it was ---------------
 
+ENGINE := $(if $(SCHEDULER), --scheduler $(SCHEDULER))
+
 studies: population lengths all_schemes published  ## all of the four below, one after the other
 
 population: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits
-	$(PY) beyond/population/study.py
+	$(PY) beyond/population/study.py$(ENGINE)
 
 lengths: | $(VENV)/ready  ## addition as text: other seeds, smaller models, a million digits
-	$(PY) beyond/any_length/study.py
+	$(PY) beyond/any_length/study.py$(ENGINE)
 	$(PY) beyond/any_length/scaling.py
 
 all_schemes: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
-	$(PY) beyond/schemes/study.py
+	$(PY) beyond/schemes/study.py$(ENGINE)
 
 published: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make population`)
-	$(PY) beyond/published/contradictions.py
+	$(PY) beyond/published/contradictions.py$(ENGINE)
 
 bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
 	$(PY) benchmarks/bench.py

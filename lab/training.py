@@ -173,6 +173,16 @@ def train(
             ) from None
 
 
+def train_or_reuse(model: nn.Module, task: Task, recipe: Recipe, settings: dict, output_dir: Path) -> dict:
+    """The log of the run with exactly these settings and rows in `output_dir`: one that has ended is kept, one that
+    was stopped goes on, and otherwise it is trained."""
+    wanted = settings | {"data": data_digest(task)}
+    log = finished(output_dir, wanted)
+    if log is not None:
+        return log
+    return train(model, task, recipe, settings, output_dir, resume=stopped(output_dir, wanted))
+
+
 def _train(model, task, recipe, settings, output_dir, resume, log) -> dict:
     rows = take(task.train, slice(None), next(model.parameters()).device)
     average = copy.deepcopy(model) if recipe.ema_decay else model

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import torch
 
+from beyond import jobs
 from beyond.schemes import mechanism, strict
 from beyond.schemes import window_proof as proof
 from lab import checkpoint
 from lab.fast import Fast
 from lab.files import UserError, read_json
-from lab.training import Recipe, Task, data_digest, finished, stopped, train
+from lab.training import Recipe, Task, data_digest, finished, train_or_reuse
 from problem2 import dataset
 from problem2.analysis import evaluation, extrapolation
 from problem2.checkpoint import KIND
@@ -70,12 +71,11 @@ def recipe_of(config: dict) -> Recipe:
 def trained(config: dict, rows: dict[str, Rows], folder: Path) -> Path:
     """Where the model with this configuration is: in problem 2's results, or in `folder`, trained now if need be."""
     task = task_of(config, rows)
-    wanted = config | {"data": data_digest(task)}
-    for place in (HOMEWORK / config["encoding"], folder):
-        if finished(place, wanted) is not None:
-            return place
+    homework = HOMEWORK / config["encoding"]
+    if finished(homework, config | {"data": data_digest(task)}) is not None:
+        return homework
     torch.manual_seed(config["seed"])
-    train(build(config), task, recipe_of(config), config, folder, resume=stopped(folder, wanted))
+    train_or_reuse(build(config), task, recipe_of(config), config, folder)
     return folder
 
 
@@ -88,7 +88,8 @@ def data_sets(data_dir: Path, lengths) -> tuple[dict[str, Rows], dict[str, Rows]
 
 def train_and_measure(config: dict, lengths: list[int], encoding: str, data: str, data_dir: Path, folder: Path) -> dict:
     """What measured.json holds."""
-    rows, sets, experiments = data_sets(data_dir, lengths)
+    with jobs.one_at_a_time():
+        rows, sets, experiments = data_sets(data_dir, lengths)
     place = trained(config, rows, folder)
     model = load_model(place / "best_model.pth")
     longest = rows["train"].length_range()

@@ -33,7 +33,7 @@ EPOCHS = {("strict", "window"): 256}  # a proof asks for more than tests do; all
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(jobs.Engine):
     encoding: tuple[str, ...] = setting((), "schemes (left out: all)", choices=VARIANTS, metavar="NAME")
     protocols: tuple[str, ...] = setting(("course", "strict"), "protocols", choices=(*PROTOCOLS,))
     seeds: tuple[int, ...] = setting((641, 642, 643), "seeds of training", minimum=0, maximum=LARGEST_SEED)
@@ -43,7 +43,6 @@ class Settings:
     epochs: int | None = setting(
         None, "passes over the training rows (left out: as train.py)", minimum=1, maximum=100_000
     )
-    workers: int = setting(0, "runs at a time (0: one for each core)", minimum=0, maximum=64)
     only_sum_up: bool = setting(False, "train and measure nothing, sum up what there is")
 
 
@@ -60,9 +59,10 @@ def make_jobs(settings: Settings) -> list[jobs.Job]:
                 config = config_of_run(variant, protocol, seed, epochs)
                 decides = {"encoding": variant, "config": config, "lengths": [*lengths], "data": data}
                 folder = settings.output_dir / protocol / str(seed) / variant
-                paths = {"data_dir": settings.data_dir, "folder": folder}
+                paths = {"data_dir": settings.data_dir}
                 name = f"{protocol} {seed} {variant}"
-                work.append(jobs.Job(name, train_and_measure, decides, folder / "measured.json", paths))
+                files = ("training_log.json", "best_model.pth") if (protocol, variant) in EPOCHS else jobs.Job.files
+                work.append(jobs.Job(name, train_and_measure, decides, folder, paths, files))
     return work
 
 
@@ -98,7 +98,7 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     if not settings.only_sum_up:
         collect(settings.output_dir, forget=True)
-        jobs.run(make_jobs(settings), settings.workers)
+        jobs.run(make_jobs(settings), settings)
     write_summary(settings.output_dir)
 
 

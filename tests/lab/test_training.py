@@ -16,7 +16,7 @@ from torch import nn
 
 from lab import checkpoint, device
 from lab.files import UserError, write_bytes
-from lab.training import Recipe, Task, evaluate, finished, make_optimizer, stopped, train
+from lab.training import Recipe, Task, evaluate, finished, make_optimizer, stopped, train, train_or_reuse
 
 
 def score(model, batch):
@@ -304,6 +304,23 @@ def test_short_runs_do_not_push_a_better_one_out_of_previous(tmp_path, capsys):
     run(tmp_path, a_task(score=right(1.0)), epochs=2)
     run(tmp_path, a_task(score=right(1.0)), epochs=1)
     assert len(json.loads((tmp_path / "previous/training_log.json").read_text())["val_acc"]) == 2
+
+
+def test_a_run_is_reused_when_it_has_ended_and_resumed_when_it_was_stopped(tmp_path, capsys):
+    def train_it(task=None, **settings) -> dict:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+        return train_or_reuse(model, task or a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 5} | settings, tmp_path)
+
+    with pytest.raises(KeyboardInterrupt):
+        train_it(a_task(score=stops_after(14)))  # two epochs have 14 steps
+    log = train_it()
+    assert "resuming after epoch 2" in capsys.readouterr().out and len(log["val_acc"]) == 3
+    assert train_it() == json.loads((tmp_path / "training_log.json").read_text())
+    assert "epoch" not in capsys.readouterr().out
+    for other in ({"width": 8}, {"task": a_task(seed=1)}):
+        train_it(**other)
+        assert "epoch   1/3" in capsys.readouterr().out
 
 
 def test_a_finished_run_is_found_by_its_settings_but_not_before_its_curves_are_drawn(tmp_path, monkeypatch):

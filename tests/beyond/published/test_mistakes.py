@@ -111,9 +111,9 @@ def test_a_faulty_run_from_end_to_end(tmp_path):
     rows = {name: sample_rows(40, 8, 16, torch.Generator().manual_seed(0)) for name in ("train", "val", "test")}
     config = config_of(Settings(encoding=("learned",), epochs=1, d_model=16, d_ff=16))
     for mistake in mistakes.MISTAKES_IN_SORTING:
-        assert 0 <= mistakes.train_sorting(config, mistake, rows, tmp_path / mistake)["test_acc"] <= 1
+        assert 0 <= mistakes.train_sorting(config, mistake, tmp_path / mistake, rows)["test_acc"] <= 1
     config = {"batch_size": 20, "epochs": 1, "lr": 1e-3, "weight_decay": 0.5, "hard_weight": 2.0, "seed": 1} | SMALL
-    found = mistakes.train_given_first(config, 0, dict.fromkeys(rows, every_pair(1)), tmp_path / "digits")
+    found = mistakes.train_given_first(config, 0, tmp_path / "digits", dict.fromkeys(rows, every_pair(1)))
     assert found["greedy_from_0"] <= 0.5 and len(found["greedy_from_1_without_worst_encoder_heads"]) == 2
 
 

@@ -9,64 +9,19 @@ that variable has the same value. The heads of the encoder and the self-attentio
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from beyond.program.variables import EDGE_VARIABLES, ENCODER_VARIABLES, EVERYTHING, NOTHING, SELF_VARIABLES, Columns
 from lab.hooks import Hooks, Intervention, attention_modules, heads
 from problem1.attention import create_causal_mask
-from problem1.dataset import Sums, carries, decoder_inputs
+from problem1.dataset import Sums, decoder_inputs
 
 BAR = 0.9995  # a variable suffices if at most 0.05% of the answers become wrong
 CHUNK = 1024  # rows in one forward pass: what the processor's cache holds
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Digits of a and b and the carry that comes in, each [N, columns], most significant first; or of one column."""
-
-    a: Tensor
-    b: Tensor
-    carry_in: Tensor
-
-    @classmethod
-    def of(cls, sums: Sums) -> "Columns":
-        out = carries(sums).long()
-        return cls(*sums.operands(), torch.cat([out[:, 1:], torch.zeros_like(out[:, :1])], 1))
-
-    def column(self, k: int) -> "Columns":
-        return Columns(self.a[:, k], self.b[:, k], self.carry_in[:, k])
-
-    @property
-    def sum(self) -> Tensor:
-        return self.a + self.b
-
-
-def class_of(total: Tensor) -> Tensor:
-    """0 below 9, 1 for 9, 2 above"""
-    return (total >= 9).long() + (total > 9)
-
-
-Variable = Callable[[Columns], Tensor]
-
-# What a column may tell a digit of the answer, the fewest values first.
-EDGE_VARIABLES: dict[str, Variable] = {
-    "nothing": lambda it: 0 * it.sum,
-    "sum > 9": lambda it: (it.sum > 9).long(),
-    "carry out": lambda it: (it.sum + it.carry_in) // 10,
-    "sum < 9, = 9, > 9": lambda it: class_of(it.sum),
-    "sum < 9, = 9, > 9; if 9, carry in": lambda it: class_of(it.sum) + (it.sum > 9) + (it.sum == 9) * it.carry_in,
-    "last digit of sum": lambda it: it.sum % 10,
-    "last digit of sum + carry in": lambda it: (it.sum + it.carry_in) % 10,
-    "last digit of sum; if 9, carry in": lambda it: it.sum % 10 + (it.sum == 9) * it.carry_in,
-    "sum": lambda it: it.sum,
-    "last digit of sum, carry in": lambda it: it.sum % 10 * 2 + it.carry_in,
-    "sum, carry in": lambda it: it.sum * 2 + it.carry_in,
-}
-EVERYTHING = "everything"  # where no variable suffices
 
 
 def resample(values: Tensor, generator: torch.Generator) -> Tensor:
@@ -254,7 +209,7 @@ class Batch:
         for t, line in enumerate(variables):
             for k, name in enumerate(line):
                 if name != EVERYTHING:
-                    rows[:, t, k] = self.resample(EDGE_VARIABLES[name](self.columns.column(k)))
+                    rows[:, t, k] = self.resample(EDGE_VARIABLES[name].of(self.columns.column(k)))
         return rows
 
     def encoder_values(self, name: str, position: int) -> Tensor | None:
@@ -262,12 +217,13 @@ class Batch:
         n = self.digits - 1
         if name == EVERYTHING:
             return None
-        if position == n or name == "nothing":
+        if position == n or name == NOTHING:
             return torch.zeros(len(self), dtype=torch.long)
         column = position % (n + 1)
         own, partner = (self.columns.a, self.columns.b) if position < n else (self.columns.b, self.columns.a)
         below = self.columns.sum[:, column + 1] if column + 1 < n else torch.zeros_like(own[:, 0])
-        return ENCODER_VARIABLES[name](own[:, column], partner[:, column], self.columns.carry_in[:, column], below)
+        carry_in = self.columns.carry_in[:, column]
+        return ENCODER_VARIABLES[name].of(own[:, column], partner[:, column], carry_in, below)
 
     def encoder_like(self, variables: dict[str, list[list[str]]]) -> dict[str, Tensor]:
         """{module: rows [N, heads, positions]} that agree on variables[module][head][column]; random at '+'."""
@@ -275,7 +231,7 @@ class Batch:
         for module, names_by_head in variables.items():
             rows[module] = torch.empty(len(self), len(names_by_head), self.width, dtype=torch.long)
             for head, names in enumerate(names_by_head):
-                at_plus = EVERYTHING if self.plus_tells else "nothing"
+                at_plus = EVERYTHING if self.plus_tells else NOTHING
                 for position, name in enumerate([*names, at_plus, *names]):
                     rows[module][:, head, position] = self.resample(self.encoder_values(name, position))
         return rows
@@ -285,25 +241,6 @@ class Batch:
         columns = []
         for t, name in enumerate(variables):
             variable, column = SELF_VARIABLES.get(name), self.columns.column(max(t - 1, 0))
-            columns.append(self.resample(variable(self.inputs[:, t], column) if variable else None))
+            columns.append(self.resample(variable.of(self.inputs[:, t], column) if variable else None))
         rows = torch.stack(columns, 1).unsqueeze(1)
         return {name: rows.expand(-1, count, -1) for name, count in self.heads("decoder").items()}
-
-
-# What a head of the encoder may tell the place of a digit, and the decoder's self-attention a position.
-ENCODER_VARIABLES: dict[str, Callable[..., Tensor]] = {
-    "nothing": lambda own, partner, carry, below: 0 * own,
-    "partner's digit": lambda own, partner, carry, below: partner,
-    "own digit, carry in": lambda own, partner, carry, below: own * 2 + carry,
-    "both digits": lambda own, partner, carry, below: own * 10 + partner,
-    "own digit, sum below": lambda own, partner, carry, below: own * 19 + below,
-    "both digits, carry in": lambda own, partner, carry, below: (own * 10 + partner) * 2 + carry,
-}
-# `it`: the column whose digit is written there (the highest one for the answer's first digit).
-SELF_VARIABLES: dict[str, Callable[[Tensor, Columns], Tensor]] = {
-    "own token": lambda token, it: token,
-    "own token, carry in": lambda token, it: token * 2 + it.carry_in,
-    "own token, sum < 9, = 9, > 9": lambda token, it: token * 3 + class_of(it.sum),
-    "own token, sum < 9, = 9, > 9, carry in": lambda token, it: (token * 3 + class_of(it.sum)) * 2 + it.carry_in,
-    "own token, sum, carry in": lambda token, it: (token * 19 + it.sum) * 2 + it.carry_in,
-}
