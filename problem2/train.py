@@ -111,10 +111,8 @@ def train_alone(settings: Settings) -> float:
 def side_by_side(settings: Settings) -> dict[str, float]:
     """Each scheme in a process of its own, one on each core."""
     each = [replace(settings, encoding=(name,)) for name in settings.encoding]
-    with (
-        only_one(settings.output_dir, "a training"),  # a folder that cannot be used is refused once
-        ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool,
-    ):
+    pool = ProcessPoolExecutor(os.cpu_count(), get_context("spawn"))
+    with only_one(settings.output_dir, "a training"), pool:  # a folder that cannot be used is refused once
         try:
             return dict(zip(settings.encoding, pool.map(train_alone, each), strict=True))
         except KeyboardInterrupt:

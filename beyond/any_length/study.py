@@ -3,7 +3,7 @@
     python beyond/any_length/study.py                        # five seeds of the default size, three of each smaller one
 
 Writes sizes.json and sizes.png: wrong local contexts and smallest logit margin of every model. Each run is written to
-results/text/seeds/. Runs that are finished are kept, and a study that was stopped goes on.
+results/seeds/. Runs that are finished are kept, and a study that was stopped goes on.
 """
 
 import sys

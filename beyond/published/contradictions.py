@@ -1,6 +1,6 @@
 """Why published solutions of this homework may contradict each other: each suspected mistake, made on purpose.
 
-    python beyond/published/contradictions.py   # about a quarter of an hour on two cores; needs `make` and `make seeds`
+    python beyond/published/contradictions.py   # a quarter of an hour on two cores; after `make` and `make population`
 
 Mistakes (mistakes.py) are put into the sound recipe, one at a time, and the result is set beside what was published.
 Several numbers follow from the course's test rows alone. The verdict on a cause is one of
@@ -149,9 +149,9 @@ def log_of(folder: str) -> dict:
 def heads_by_seed() -> dict:
     """Which head matters most, and how many can go alone, in models that differ in nothing but the seed."""
     results, found = ROOT / "beyond/population/results", {}
-    for name in read_json(results / "robustness.json", "run `make seeds` first.")["runs"]:
+    for name in read_json(results / "robustness.json", "run `make population` first.")["runs"]:
         path = results / f"seeds/{name}/measured.json"
-        heads = read_json(path, "run `make seeds` first.")["heads"] if name.startswith("seed") else {}
+        heads = read_json(path, "run `make population` first.")["heads"] if name.startswith("seed") else {}
         if heads.get("meaningful"):
             drops = {head: zero for module in heads["critical"].values() for head, (zero, mean) in module.items()}
             alone = heads["prunable"]["alone_share"]

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from beyond.any_length import checkpoint as text_trained
 from beyond.any_length.dataset import decoder_inputs as text_inputs
 from beyond.any_length.dataset import encode as encode_text
+from beyond.schemes import runs
 from explorer import build
 from lab.hooks import HeadHooks, replace, zero
 from problem1 import checkpoint as addition_trained
 from problem1.analysis.carry_pairs import all_groups
 from problem1.analysis.context import sums_of
 from problem1.dataset import Sums, carries, decoder_inputs
-from problem2 import checkpoint as sorting_trained
 
 mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
 NEAR = 1e-9
@@ -61,7 +61,7 @@ def models(javascript):
     """Every model of the page in torch, with the page's weights; in double precision, position codes too."""
     packed = {"digits": build.addition_model()[0], "text": build.text_model()}
     packed |= {name: build.sorting_model(name)[0] for name in build.IN_PAGE}
-    rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": sorting_trained.build}
+    rebuild = {"addition": addition_trained.build, "text": text_trained.build, "sorting": runs.build}
     torch.set_default_dtype(torch.float64)
     found = {}
     for name, content in packed.items():
@@ -226,6 +226,23 @@ def neighbours(pattern: torch.Tensor) -> torch.Tensor:
     return torch.stack([pattern.diagonal(offset).mean() for offset in (-1, 0, 1)])
 
 
+def votes_and_patterns(model, tokens: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """One sequence [1, T] -> votes [T, 2], and where each head attends [T, T], by its name in the page"""
+    patterns = {}
+
+    def record(layer: int):
+        def hook(module, inputs, outputs) -> None:
+            patterns.update({f"encoder.{layer}.self.head{number}": each for number, each in enumerate(outputs[1][0])})
+
+        return hook
+
+    hooks = [layer.attention.register_forward_hook(record(number)) for number, layer in enumerate(model.layers)]
+    votes, _ = model.votes(tokens)
+    for hook in hooks:
+        hook.remove()
+    return votes[0], patterns
+
+
 @settings(max_examples=6)
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=40), st.booleans())
 @example([*range(100)] * 3, True)  # beyond tables and buckets
@@ -234,13 +251,12 @@ def test_sorting_every_scheme(javascript, models, sequence, in_order):
     sequence = sorted(sequence) if in_order else sequence
     tokens = torch.tensor([sequence])
     for name in build.IN_PAGE:
-        hooks = HeadHooks()
-        votes = models[name].votes(tokens, hooks=hooks)[0]
+        votes, patterns = votes_and_patterns(models[name], tokens)
         found = javascript(
             "const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}",
             {"name": name, "tokens": sequence},
         )
-        close(found["votes"], votes[0])
+        close(found["votes"], votes)
         close(found["logits"], models[name](tokens)[0])
         for head, weights in found["neighbours"].items():
-            close(weights, neighbours(hooks.pattern(head)[0]))
+            close(weights, neighbours(patterns[head]))

@@ -140,7 +140,7 @@ def test_carry_says_when_a_digit_becomes_neither_of_the_two(visit):
 
 
 def test_length_and_proof(visit):
-    page, proof = visit(), read_json(ADDITION / "text/proof.json", "")
+    page, proof = visit(), read_json(build.TEXT / "proof.json", "")
     page.get_by_role("button", name="2,000 random digits").click()
     shows(page, "#length", "Right: 2,00")
     page.get_by_role("button", name="a carry through 1,000 digits").click()
