@@ -178,7 +178,7 @@ def weights_digest(tensors: dict) -> str:
 
 def facts_of_text() -> dict:
     proof = results(TEXT / "proof.json")
-    names = ("proven", "local_contexts", "failures", "smallest_margin", "fingerprint", "rounding")
+    names = ("proven", "local_contexts", "failures", "smallest_margin", "rounding")
     return {name: proof[name] for name in names}
 
 

@@ -1,7 +1,6 @@
 """The page's engine gives the numbers of the torch models in double: every logit, pattern and intervention."""
 
 import base64
-import hashlib
 import json
 import math
 
@@ -86,13 +85,6 @@ def test_exp(javascript, x):
 @given(st.floats(0, 5000))
 def test_sine_and_cosine(javascript, x):
     assert javascript("return Engine.sinCos(input)", x) == pytest.approx([math.sin(x), math.cos(x)], abs=4e-16)
-
-
-@given(st.binary(max_size=200))
-def test_fingerprint(javascript, content):
-    assert (
-        javascript("return Tools.sha256(Uint8Array.from(input))", list(content)) == hashlib.sha256(content).hexdigest()
-    )
 
 
 def kind_of_pair(a: int, b: int, c: int, d: int) -> tuple[int, int] | None:
