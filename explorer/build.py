@@ -125,7 +125,7 @@ def bucket_starts() -> list[int]:
 
 
 def results(path: Path) -> dict:
-    return read_json(path, "run `make`.")
+    return read_json(path, "`make help` says what makes it.")
 
 
 def facts_of_addition(model: torch.nn.Module) -> dict:
@@ -179,7 +179,7 @@ def weights_digest(tensors: dict) -> str:
 
 def facts_of_text() -> dict:
     proof = results(TEXT / "proof.json")
-    names = ("proven", "local_contexts", "failures", "smallest_margin", "fingerprint", "rounding")
+    names = ("proven", "local_contexts", "failures", "smallest_margin", "rounding")
     return {name: proof[name] for name in names}
 
 
@@ -254,7 +254,7 @@ def main() -> None:
     try:
         content = page().encode()
     except (KeyError, TypeError):
-        raise UserError("results are incomplete, or of models that cannot add: run `make`.") from None
+        raise UserError("results are incomplete, or of models that cannot add: run `make beyond`.") from None
     write_bytes(PAGE, content)
     print(f"{PAGE}: {len(content):,} bytes")
 

@@ -85,34 +85,34 @@
 
   // --- the proof -----------------------------------------------------------------------------------------------------------
 
-  const theorem = facts.rounding && facts.rounding.float64, { fingerprint } = facts, grid = fingerprint ? fingerprint.grid : 1 / 64;
+  const theorem = facts.rounding && facts.rounding.float64;
   let counts = {};
 
   function prove() {
     const started = performance.now();
     proveButton.disabled = true;
     bar.hidden = false;
-    worker.start({ task: "prove", grid }, (found) => {
+    worker.start({ task: "prove" }, (found) => {
       counts = found.counts;
       bar.max = found.contexts;
       bar.value = found.done;
-      const lines = [["local contexts", `${whole(found.done)} of ${whole(found.contexts)}`], ["wrong", whole(found.wrong)],
-        ["thinnest margin", found.thinnest.toFixed(6)], ["there", contextText(found.at)]];
-      if (found.fingerprint) {
-        lines.push(["seconds on this machine", ((performance.now() - started) / 1000).toFixed(1)]);
-        const text = (hex) => h("code", {}, hex);
-        lines.push(["fingerprint of all margins, here", text(found.fingerprint)]);
-        if (fingerprint) {
-          const same = fingerprint.sha256 === found.fingerprint;
-          lines.push(["the one that Python wrote", text(fingerprint.sha256)], ["", h("b", { class: same ? "good" : "bad" }, same ? "The same." : "Not the same.")]);
-        }
+      const lines = [
+        ["", "on this machine", "in Python"],
+        ["local contexts", `${whole(found.done)} of ${whole(found.contexts)}`, whole(facts.local_contexts)],
+        ["wrong", whole(found.wrong), whole(facts.failures)],
+        ["thinnest margin", found.thinnest.toFixed(3), facts.smallest_margin.toFixed(3)],
+      ];
+      const remarks = [h("p", { class: "note" }, `The thinnest margin is at ${contextText(found.at)}.`)];
+      if (found.done === found.contexts) {
         const holds = found.wrong === 0 && found.contexts === facts.local_contexts;
-        const verdict = holds ? `Proven on this machine: all ${whole(found.contexts)} local contexts are right, so sums of every length are.` :
-          `Not proven: ${whole(found.wrong)} of ${whole(found.contexts)} local contexts are wrong.`;
-        lines.push(["", h("b", { class: holds ? "good" : "bad" }, verdict)]);
+        const verdict = holds
+          ? `Proven on this machine: all ${whole(found.contexts)} local contexts are right, so sums of every length are.`
+          : `Not proven: ${whole(found.wrong)} of ${whole(found.contexts)} local contexts are wrong.`;
+        const seconds = ((performance.now() - started) / 1000).toFixed(1);
+        remarks.push(h("p", {}, h("b", { class: holds ? "good" : "bad" }, verdict), ` (${seconds} s)`));
         announce(verdict, "proof");
       }
-      put(proof, table([["on this machine", ""], ...lines]), histogram(),
+      put(proof, table(lines), remarks, histogram(),
         exports("margins", histogram, () => [["margin from", "local contexts"], ...bins()]));
     }, () => (proveButton.disabled = false));
   }

@@ -1,5 +1,5 @@
 "use strict";
-/* What the page needs besides the models: drawing at random, and a fingerprint. */
+/* What the page needs besides the models: drawing at random, and the kinds of carries. */
 const Tools = (() => {
   // --- drawing at random, the same from the same seed ----------------------------------------------------------------
 
@@ -70,52 +70,5 @@ const Tools = (() => {
     return { target, nines: source - target };
   }
 
-  // --- a fingerprint -----------------------------------------------------------------------------------------------
-
-  /** The fractional part of a square or cube root of the first primes: SHA-256's constants, as whole numbers */
-  function primeRoots(count, root) {
-    const found = [];
-    for (let n = 2; found.length < count; n++) {
-      let prime = true;
-      for (let k = 2; k * k <= n; k++) prime = prime && n % k !== 0;
-      if (prime) found.push(Math.floor((root(n) % 1) * 4294967296));
-    }
-    return found;
-  }
-
-  /** SHA-256 of bytes, in hex (FIPS 180-4). `crypto.subtle` does not exist on every page that is opened from disk. */
-  function sha256(bytes) {
-    const rotate = (x, n) => (x >>> n) | (x << (32 - n));
-    const padded = new Uint8Array(Math.ceil((bytes.length + 9) / 64) * 64), words = new DataView(padded.buffer);
-    padded.set(bytes);
-    padded[bytes.length] = 128;
-    words.setUint32(padded.length - 8, Math.floor(bytes.length / 536870912));
-    words.setUint32(padded.length - 4, bytes.length << 3);
-    const K = primeRoots(64, cubeRoot), hash = Int32Array.from(primeRoots(8, Math.sqrt)), w = new Int32Array(64);
-    for (let block = 0; block < padded.length; block += 64) {
-      for (let t = 0; t < 16; t++) w[t] = words.getInt32(block + 4 * t);
-      for (let t = 16; t < 64; t++) {
-        const s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ (w[t - 15] >>> 3);
-        const s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ (w[t - 2] >>> 10);
-        w[t] = w[t - 16] + s0 + w[t - 7] + s1;
-      }
-      let [a, b, c, d, e, f, g, h] = hash;
-      for (let t = 0; t < 64; t++) {
-        const t1 = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + K[t] + w[t];
-        const t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-        [h, g, f, e, d, c, b, a] = [g, f, e, (d + t1) | 0, c, b, a, (t1 + t2) | 0];
-      }
-      [a, b, c, d, e, f, g, h].forEach((value, k) => (hash[k] += value));
-    }
-    return [...hash].map((value) => (value >>> 0).toString(16).padStart(8, "0")).join("");
-  }
-
-  /** By Newton's method, with + - * / alone */
-  function cubeRoot(n) {
-    let x = n;
-    for (let k = 0; k < 60; k++) x -= (x * x * x - n) / (3 * x * x);
-    return x;
-  }
-
-  return { random, sampleSequence, disordered, isSorted, carryKind, sha256 };
+  return { random, sampleSequence, disordered, isSorted, carryKind };
 })();

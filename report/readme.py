@@ -42,7 +42,7 @@ EXTRAPOLATES = 0.99  # accuracy at every one of these lengths
 
 def answers() -> str:
     """Two tables: the questions of the homework, and the positional encodings by length."""
-    found = {name: read_json(ROOT / file, "run `make`, and `make seeds`.") for name, file in FILES.items()}
+    found = {name: read_json(ROOT / file, "`make help` says what makes it.") for name, file in FILES.items()}
     link = {name: f"[`{Path(file).name}`]({file})" for name, file in FILES.items()}
     exact, proof, span = found["verification"], found["proof"], found["span"]
     runs, prunable, lost = found["robustness"]["runs"], found["pruning"]["prunable"]["zero"], found["ablation"]["heads"]
@@ -121,7 +121,7 @@ def main() -> None:
     try:
         write_block(README, BLOCK, answers())
     except (KeyError, TypeError, ValueError):
-        raise UserError("results are incomplete, or of models that cannot add: run `make` and `make seeds`.") from None
+        raise UserError("results are incomplete, or of models that cannot add: see `make help`.") from None
 
 
 if __name__ == "__main__":

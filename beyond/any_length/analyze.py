@@ -1,4 +1,4 @@
-"""Analyse a model of addition as text: one question a line, one file in results/text/ for each.
+"""Analyse a model of addition as text: one question a line, one file in results/ for each.
 
     python beyond/any_length/analyze.py              # a minute
 

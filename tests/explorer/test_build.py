@@ -39,13 +39,14 @@ def test_rounding_keeps_each_number_within_half_a_step():
 
 
 def test_results_that_are_missing_or_of_a_model_that_cannot_add_get_one_sentence(tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "problem1/results", tmp_path / "results", ignore=shutil.ignore_patterns("carry", "seeds"))
-    monkeypatch.setattr(build, "RESULTS1", tmp_path / "results")
-    with pytest.raises(UserError, match=r"patching\.json.*run `make`"):
+    shutil.copytree(ROOT / "problem1/results", tmp_path / "results", ignore=shutil.ignore_patterns("carry"))
+    for name, place in (("RESULTS1", "results"), ("PROGRAM", "program"), ("PAGE", "explorer.html")):
+        monkeypatch.setattr(build, name, tmp_path / place)
+    with pytest.raises(UserError, match=r"patching\.json.*`make help`"):
         build.main()
     write_json(tmp_path / "results/carry/patching.json", {"groups": []})
-    write_json(tmp_path / "results/carry/program.json", {"program": None})
-    with pytest.raises(UserError, match=r"cannot add: run `make`"):
+    write_json(tmp_path / "program/program.json", {"program": None})
+    with pytest.raises(UserError, match=r"cannot add: run `make beyond`"):
         build.main()
 
 

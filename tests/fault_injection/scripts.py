@@ -27,6 +27,7 @@ STUDY = (
     "beyond/schemes/study.py --encoding none --protocols course --seeds 1 --epochs 2 --lengths 20 --output-dir {out}"
 )
 PREDICT = "problem1/predict.py 34+56 --model-path"
+PREDICT_TEXT = "beyond/any_length/predict.py 34+56 --model-path"
 INPUTS = {
     "rows1": "problem1/generate_data.py --num-digits 2 SIZES --output-dir {out}",
     "rows2": "problem2/generate_data.py SIZES --generate-extrapolation --output-dir {out}",
@@ -64,7 +65,7 @@ READERS = {
     ),
     "rows of sorting": ("few2", "train.json", 280, "problem2/train.py TINY NONE --data-dir {live} --output-dir {out}"),
     "checkpoint of addition": ("model1", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),
-    "checkpoint of text": ("model_text", "best_model.pth", 520, PREDICT + " {live}/best_model.pth"),
+    "checkpoint of text": ("model_text", "best_model.pth", 520, PREDICT_TEXT + " {live}/best_model.pth"),
     "checkpoint of sorting": ("model2", "learned/best_model.pth", 520, "problem2/analyze.py SEQUENCE {live}"),
     "last.pth": ("model1", "last.pth", 100, TRAIN1.replace("{out}", "{live} --resume")),
     "finished run": ("model1", "*.json", 60, "problem1/train.py TINY --data-dir {few1} --output-dir {live}"),

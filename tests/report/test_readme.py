@@ -3,7 +3,7 @@
 import pytest
 
 from lab.files import read_json
-from report import readme as key_numbers
+from report import readme
 from report.readme import README, cell
 from tests.conftest import ROOT, run
 
@@ -11,15 +11,15 @@ from tests.conftest import ROOT, run
 def test_the_readme_shows_the_numbers_of_the_committed_results(tmp_path, monkeypatch):
     """A README in which a number is gone is the committed one after it was written again."""
     text = README.read_text(encoding="utf-8")
-    monkeypatch.setattr(key_numbers, "README", tmp_path / "README.md")
-    key_numbers.README.write_text(text.replace("**0 errors", ""), encoding="utf-8")
-    key_numbers.main()
-    assert key_numbers.README.read_text(encoding="utf-8") == text
+    monkeypatch.setattr(readme, "README", tmp_path / "README.md")
+    readme.README.write_text(text.replace("**0 errors", ""), encoding="utf-8")
+    readme.main()
+    assert readme.README.read_text(encoding="utf-8") == text
 
 
 def test_the_share_of_swapped_rows_is_of_swapped_rows_alone():
     """Not the balanced accuracy, half of which is of sorted rows."""
-    found = read_json(ROOT / key_numbers.FILES["sorting"], "")["schemes"]
+    found = read_json(ROOT / readme.FILES["sorting"], "")["schemes"]
     line = next(line for line in README.read_text(encoding="utf-8").splitlines() if "one swap of neighbours" in line)
     for scheme in ("window", "sinusoidal"):
         unsorted = found[scheme]["sets"]["adjacent/16"]["unsorted"]
