@@ -216,6 +216,7 @@ def test_carry_classes_of_sums_worked_out_by_hand():
 
 # --- attention statistics ---------------------------------------------------------------------------------------
 
+
 def one_hot(rows: list[int], keys: int) -> torch.Tensor:
     """[1, Tq, Tk] each query attends to one key."""
     return torch.nn.functional.one_hot(torch.tensor(rows), keys).double().unsqueeze(0)
