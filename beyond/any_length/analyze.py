@@ -1,4 +1,4 @@
-"""Analyse a model of addition as text: one question a line, one file in results/text/ for each.
+"""Analyse a model of addition as text: one question a line, one file in results/ for each.
 
     python beyond/any_length/analyze.py              # a minute
 
@@ -34,7 +34,8 @@ class Settings:
 
 
 def main(settings: Settings) -> None:
-    started, folder = time.perf_counter(), settings.output_dir
+    started = time.perf_counter()
+    folder = settings.output_dir
     device.start("cpu")
     model, trained = load_model(settings.model_path)
     about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}
