@@ -89,13 +89,13 @@ def test_long_sums_are_compared_with_the_right_ones(trained, monkeypatch, precis
     assert scaling.measure(path, 20, 6, precision)[0]["right"] == 0
 
 
-def test_scaling_writes_numbers_figure_and_cost(trained, tmp_path):
+def test_scaling_writes_numbers_and_cost(trained, tmp_path):
     model = ["--model-path", trained / "best_model.pth", "--output-dir", tmp_path]
     works("beyond/any_length/scaling.py", *model, "--largest", 1000, "--sums", 2)
     found, cost = (json.loads((tmp_path / name).read_text()) for name in ("scaling.json", "scaling_timing.json"))
     (size,) = found["sizes"]
     assert size["digits"] == 1000 and size["of"] == 2 and 0 <= size["right"] <= 2
-    assert "seconds" not in str(found) and cost["sizes"][0]["seconds"] > 0 and (tmp_path / "scaling.png").exists()
+    assert "seconds" not in str(found) and cost["sizes"][0]["seconds"] > 0
 
 
 @pytest.mark.parametrize("shape", lengths.SHAPES)
