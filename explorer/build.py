@@ -45,7 +45,8 @@ from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucke
 HERE, PAGE = Path(__file__).resolve().parent, ROOT / "explorer/explorer.html"
 RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
 PROGRAM, TEXT, SCHEMES_STUDY = (ROOT / "beyond" / name / "results" for name in ("program", "any_length", "schemes"))
-PARTS = ("ui", "add", "carry", "length", "sorted", "main")  # scripts after the engine, in this order
+ENGINE = ("engine", "addition_model", "text_model", "sorting_model", "weights")
+PANELS = ("ui", "patterns", "accuracy", "add", "carry_map", "carry", "proof", "length", "lengths", "sorted", "main")
 LENGTHS = generate_data.COURSE_LENGTHS
 IN_PAGE = [*(f"course/{scheme}" for scheme in SCHEMES), "strict/window"]  # of the strict protocol only one is committed
 FIGURES = {  # for readers whose browser runs no scripts
@@ -236,9 +237,9 @@ def page() -> str:
     }
     fields = {
         "style": source("style.css"),
-        **{name: source(f"{name}.js") for name in ("engine", "tools", "worker")},
-        "models_code": source("models.js"),
-        "panels": "\n".join(source(f"{part}.js") for part in PARTS),
+        **{name: source(f"{name}.js") for name in ("tools", "worker")},
+        "engine": "\n".join(source(f"{name}.js") for name in ENGINE),
+        "panels": "\n".join(source(f"{name}.js") for name in PANELS),
         "models": as_script(models),
         "facts": as_script(facts),
         "figures": "\n".join(

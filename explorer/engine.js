@@ -1,6 +1,6 @@
 "use strict";
 /* A transformer in plain JavaScript, in double precision: the same formulas as problem1/attention.py and model.py.
-   models.js builds the project's models from it.
+   addition_model.js, text_model.js and sorting_model.js build the project's models from it.
 
    Every browser computes the same bits: ECMAScript fixes + - * / and Math.sqrt to IEEE 754, and in which order things
    are added is written here. Math.exp and Math.sin are not fixed, so this file has its own.
@@ -8,15 +8,16 @@
    Everything is a flat Float64Array, row after row: x[row * width + column]. Work arrays are made once and reused.
    Heads have the names of lab/hooks.py: "encoder.0.self.head1". */
 const Engine = (() => {
-
-  // --- elementary functions --------------------------------------------------------------------------------------
+  // --- elementary functions ----------------------------------------------------------------------------------------
 
   const POWERS = new Float64Array(1075); // 2^-k, exact
   POWERS[0] = 1;
   for (let k = 1; k < POWERS.length; k++) POWERS[k] = POWERS[k - 1] / 2;
   const FACTORIALS = [1]; // 1 / n!
   for (let n = 1; n < 14; n++) FACTORIALS[n] = FACTORIALS[n - 1] / n;
-  const LN2_HIGH = 6.93147180369123816490e-01, LN2_LOW = 1.90821492927058770002e-10, LOG2_E = 1.44269504088896338700;
+  const LN2_HIGH = 6.9314718036912381649e-1;
+  const LN2_LOW = 1.90821492927058770002e-10;
+  const LOG2_E = 1.442695040888963387;
 
   /** e^x for x <= 0: x = r - k ln 2 with |r| <= ln 2 / 2, then the Taylor series of e^r, then times 2^-k. */
   function exp(x) {
@@ -29,19 +30,26 @@ const Engine = (() => {
   }
 
   // π/2 in three parts: whole multiples of the first two are exact.
-  const HALF_PI = [1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063154e-21];
+  const HALF_PI = [1.57079632673412561417, 6.0771005063039659766e-11, 2.02226624879595063154e-21];
 
   /** [sin x, cos x] for 0 <= x < 10^5: x = r + n π/2 with |r| <= π/4, then the Taylor series of r. */
   function sinCos(x) {
     const n = Math.floor(x / HALF_PI[0] + 0.5);
-    const r = x - n * HALF_PI[0] - n * HALF_PI[1] - n * HALF_PI[2], square = r * r;
-    let sin = 1, cos = 1;
+    const r = x - n * HALF_PI[0] - n * HALF_PI[1] - n * HALF_PI[2];
+    const square = r * r;
+    let sin = 1;
+    let cos = 1;
     for (let k = 18; k > 0; k -= 2) {
       sin = 1 - (square * sin) / (k * (k + 1));
       cos = 1 - (square * cos) / (k * (k - 1));
     }
     sin *= r;
-    return [[sin, cos], [cos, -sin], [-sin, -cos], [-cos, sin]][n % 4];
+    return [
+      [sin, cos],
+      [cos, -sin],
+      [-sin, -cos],
+      [-cos, sin],
+    ][n % 4];
   }
 
   /** Vaswani et al. 2017, section 3.5: how many radians a position turns each pair of dimensions by */
@@ -56,19 +64,30 @@ const Engine = (() => {
     }
   }
 
-  // --- layers ----------------------------------------------------------------------------------------------------
+  // --- layers ------------------------------------------------------------------------------------------------------
 
-  /** out[rows, outputs] = x[rows, inputs] Wᵀ + b. Two rows and two outputs at a time: each number read is used twice. */
+  /** out[rows, outputs] = x[rows, inputs] Wᵀ + b. Two rows and two outputs at a time: a number read is used twice. */
   function linear(out, x, rows, { weight, bias }) {
-    const outputs = bias.length, inputs = weight.length / outputs;
+    const outputs = bias.length;
+    const inputs = weight.length / outputs;
     for (let row = 0; row < rows; row += 2) {
-      const x0 = row * inputs, x1 = row + 1 < rows ? x0 + inputs : x0; // an odd last row is computed twice
-      const y0 = row * outputs, y1 = row + 1 < rows ? y0 + outputs : y0;
+      const x0 = row * inputs;
+      const x1 = row + 1 < rows ? x0 + inputs : x0; // an odd last row is computed twice
+      const y0 = row * outputs;
+      const y1 = row + 1 < rows ? y0 + outputs : y0;
       for (let o = 0; o < outputs; o += 2) {
-        const w0 = o * inputs, p = o + 1 < outputs ? o + 1 : o, w1 = p * inputs;
-        let a = 0, b = 0, c = 0, d = 0;
+        const w0 = o * inputs;
+        const p = o + 1 < outputs ? o + 1 : o;
+        const w1 = p * inputs;
+        let a = 0;
+        let b = 0;
+        let c = 0;
+        let d = 0;
         for (let k = 0; k < inputs; k++) {
-          const u = x[x0 + k], v = x[x1 + k], s = weight[w0 + k], t = weight[w1 + k];
+          const u = x[x0 + k];
+          const v = x[x1 + k];
+          const s = weight[w0 + k];
+          const t = weight[w1 + k];
           a += u * s;
           b += u * t;
           c += v * s;
@@ -88,7 +107,8 @@ const Engine = (() => {
     const width = weight.length;
     for (let row = 0; row < rows; row++) {
       const start = row * width;
-      let mean = 0, variance = 0;
+      let mean = 0;
+      let variance = 0;
       for (let k = 0; k < width; k++) mean += x[start + k];
       mean /= width;
       for (let k = 0; k < width; k++) variance += (x[start + k] - mean) * (x[start + k] - mean);
@@ -105,7 +125,8 @@ const Engine = (() => {
 
   /** row[from … to - 1] -> its softmax */
   function softmax(row, from, to) {
-    let top = -Infinity, total = 0;
+    let top = -Infinity;
+    let total = 0;
     for (let j = from; j < to; j++) if (row[j] > top) top = row[j];
     for (let j = from; j < to; j++) total += row[j] = exp(row[j] - top);
     for (let j = from; j < to; j++) row[j] /= total;
@@ -118,11 +139,14 @@ const Engine = (() => {
       view.bias: null, or for each head a number for each distance j - i from -(Tk - 1) to Tk - 1
       visit(sequence, head, i, weights, from, to): gets the weights of each query */
   function attend(out, Q, K, V, { batch, Tq, Tk, heads, width }, view, row, visit) {
-    const d = width / heads, scale = Math.sqrt(d);
+    const d = width / heads;
+    const scale = Math.sqrt(d);
     for (let b = 0; b < batch; b++) {
       for (let h = 0; h < heads; h++) {
         for (let i = 0; i < Tq; i++) {
-          const q = (b * Tq + i) * width + h * d, from = view.from(h, i), to = view.to(h, i);
+          const q = (b * Tq + i) * width + h * d;
+          const from = view.from(h, i);
+          const to = view.to(h, i);
           for (let j = from; j < to; j++) {
             const k = (b * Tk + j) * width + h * d;
             let sum = 0;
@@ -133,7 +157,8 @@ const Engine = (() => {
           softmax(row, from, to);
           for (let c = 0; c < d; c++) out[q + c] = 0;
           for (let j = from; j < to; j++) {
-            const weight = row[j], v = (b * Tk + j) * width + h * d;
+            const weight = row[j];
+            const v = (b * Tk + j) * width + h * d;
             for (let c = 0; c < d; c++) out[q + c] += weight * V[v + c];
           }
           if (visit) visit(b, h, i, row, from, to);
@@ -182,7 +207,9 @@ const Engine = (() => {
 
     /** tokens -> rows of the embedding times √width */
     embed(name, tokens) {
-      const { width } = this, table = this.weights["embedding.weight"], scale = Math.sqrt(width);
+      const { width } = this;
+      const table = this.weights["embedding.weight"];
+      const scale = Math.sqrt(width);
       const x = this.array(`embedded ${name}`, tokens.length * width);
       for (let t = 0; t < tokens.length; t++) {
         for (let k = 0; k < width; k++) x[t * width + k] = table[tokens[t] * width + k] * scale;
@@ -192,14 +219,16 @@ const Engine = (() => {
 
     /** x += attention of the rows `queries` to the rows `memory`. `path`: its weights; `name`: that of its heads. */
     attention(x, path, name, queries, memory, batch, Tq, Tk, view, hooks, rotate) {
-      const Q = this.apply(`${path}.query`, queries, batch * Tq), K = this.apply(`${path}.key`, memory, batch * Tk);
+      const Q = this.apply(`${path}.query`, queries, batch * Tq);
+      const K = this.apply(`${path}.key`, memory, batch * Tk);
       const V = this.apply(`${path}.value`, memory, batch * Tk);
       if (rotate) [Q, K].forEach(rotate);
       this.attendAndAdd(x, path, name, Q, K, V, batch, Tq, Tk, view, hooks);
     }
 
     attendAndAdd(x, path, name, Q, K, V, batch, Tq, Tk, view, hooks) {
-      const { width, heads } = this, shape = { batch, Tq, Tk, heads, width };
+      const { width, heads } = this;
+      const shape = { batch, Tq, Tk, heads, width };
       const visit = hooks && hooks.visit && hooks.visit(name, shape);
       const out = attend(this.array("heads", batch * Tq * width), Q, K, V, shape, view, this.array("row", Tk), visit);
       if (hooks) hooks.intervene(name, out, shape);
@@ -217,7 +246,19 @@ const Engine = (() => {
     /** One encoder layer, in place */
     encoderLayer(x, path, name, batch, length, view, hooks, rotate) {
       const normed = this.norm(`${path}.attention_norm`, x, batch * length);
-      this.attention(x, `${path}.attention`, `${name}.self`, normed, normed, batch, length, length, view, hooks, rotate);
+      this.attention(
+        x,
+        `${path}.attention`,
+        `${name}.self`,
+        normed,
+        normed,
+        batch,
+        length,
+        length,
+        view,
+        hooks,
+        rotate,
+      );
       this.feedForward(x, path, batch * length);
     }
   }
@@ -246,7 +287,8 @@ const Engine = (() => {
     intervene(name, out, { batch, Tq, heads, width }) {
       const d = width / heads;
       for (let h = 0; h < heads; h++) {
-        const head = `${name}.head${h}`, change = this.interventions[head];
+        const head = `${name}.head${h}`;
+        const change = this.interventions[head];
         if (change) {
           const shared = change.value && change.value.length === Tq * d;
           for (let b = 0; b < batch; b++) {

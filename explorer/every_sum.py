@@ -41,7 +41,7 @@ def main(end: int | None = None) -> None:
     low, high = 10 ** (digits - 1), 10**digits - 1
     end = end or high + 1
     context, errors, smallest = MiniRacer(), 0, float("inf")
-    for name in ("engine", "models"):
+    for name in build.ENGINE:
         context.eval(build.source(f"{name}.js"))
     context.eval(f"const model = Engine.load({json.dumps(packed)}), margins = {MARGINS};")
     for a in tqdm(range(low, end), desc="first number", leave=False, disable=None):

@@ -1,19 +1,26 @@
 "use strict";
 /* Any length: numbers of thousands of digits, and the proof that covers them all. */
 (() => {
-  const facts = FACTS.text, model = Engine.load(MODELS.text), worker = background(["text"]), root = document.getElementById("length");
-  const MOST = 20000, SHORT = 2000, SYMBOLS = [..."0123456789", "+", "=", "␣", "start", "end", "–"];
+  const facts = FACTS.text;
+  const model = Engine.load(MODELS.text);
+  const root = document.getElementById("length");
+  const MOST = 20000;
+  const SHORT = 2000;
+  const SYMBOLS = [..."0123456789", "+", "=", "␣", "start", "end", "–"];
+  const theorem = facts.rounding && facts.rounding.float64;
   const isNumber = (text) => /^\d+$/.test(text) && text.length <= MOST;
   const isShort = (text) => isNumber(text) && text.length <= SHORT; // what an address can hold
   const state = {
-    x: State.read("x", "98765432109876543210", isShort), y: State.read("y", "1234567890123456790", isShort),
+    x: State.read("x", "98765432109876543210", isShort),
+    y: State.read("y", "1234567890123456790", isShort),
     t: +State.read("t", "3", (text) => /^\d{1,5}$/.test(text)),
   };
   let steps = [];
 
   /** The sum as at school, in blocks of ten digits */
   function rightSum(a, b) {
-    let carry = 0, out = "";
+    let carry = 0;
+    let out = "";
     for (let end = 0; end < Math.max(a.length, b.length) || carry; end += 10) {
       const part = (text) => +text.slice(Math.max(0, text.length - end - 10), Math.max(0, text.length - end)) || 0;
       const total = part(a) + part(b) + carry;
@@ -31,7 +38,8 @@
   }
 
   function compute(event) {
-    const texts = [inputX.value, inputY.value].map((text) => text.replace(/\s/g, "")); // long numbers may have line breaks
+    // Long numbers may have line breaks.
+    const texts = [inputX.value, inputY.value].map((text) => text.replace(/\s/g, ""));
     const wrong = texts.find((text) => !isNumber(text));
     refuse(problem, [verdict, columns, oneDigit], sentence(wrong), wrong === "" && event?.type === "input");
     if (wrong !== undefined || event?.type === "change") return; // what is right has been shown at its last input
@@ -41,10 +49,21 @@
     else State.tooLong.set("length", `numbers of more than ${whole(SHORT)} digits`);
     const started = performance.now();
     steps = model.add(state.x, state.y);
-    const ended = steps.at(-1).symbol === Engine.TEXT.END, answer = steps.filter(({ symbol }) => symbol < 10).map(({ symbol }) => symbol).reverse().join("");
-    const right = ended && answer === rightSum(state.x, state.y), thinnest = Math.min(...steps.map(({ margin }) => margin));
-    const text = `${right ? "Right" : "Wrong"}: ${count(answer.length, "digit")} in ${count(steps.length, "step")}, smallest margin ${signed(thinnest, 2)}.`;
-    put(verdict, h("b", { class: right ? "good" : "bad" }, text), ` (${Math.max(1, Math.round(performance.now() - started))} ms)`);
+    const ended = steps.at(-1).symbol === Engine.TEXT.END;
+    const answer = steps
+      .filter(({ symbol }) => symbol < 10)
+      .map(({ symbol }) => symbol)
+      .reverse()
+      .join("");
+    const right = ended && answer === rightSum(state.x, state.y);
+    const thinnest = Math.min(...steps.map(({ margin }) => margin));
+    const size = `${count(answer.length, "digit")} in ${count(steps.length, "step")}`;
+    const text = `${right ? "Right" : "Wrong"}: ${size}, smallest margin ${signed(thinnest, 2)}.`;
+    put(
+      verdict,
+      h("b", { class: right ? "good" : "bad" }, text),
+      ` (${Math.max(1, Math.round(performance.now() - started))} ms)`,
+    );
     announce(text, "sum");
     state.t = Math.min(state.t, steps.length - 1);
     position.max = steps.length - 1;
@@ -56,10 +75,33 @@
   function drawColumns() {
     const blocks = [];
     for (let start = 0; start < steps.length; start += 60) {
-      const part = steps.slice(start, start + 60).map((step, k) => ({ ...step, t: start + k })).reverse();
-      const line = (side) => h("div", { style: "margin:0" }, part.map(({ context, t }) => h("span", { "data-t": t, "data-row": side }, context[side] < 10 ? context[side] : " ")));
-      blocks.unshift(h("div", {}, line(0), line(1), h("div", { style: "margin:0;font-weight:700" },
-        part.map(({ symbol, t }) => h("span", { "data-t": t, "data-row": 2 }, symbol < 10 ? symbol : symbol === Engine.TEXT.END ? "▸" : "?")))));
+      const part = steps
+        .slice(start, start + 60)
+        .map((step, k) => ({ ...step, t: start + k }))
+        .reverse();
+      const line = (side) =>
+        h(
+          "div",
+          { style: "margin:0" },
+          part.map(({ context, t }) =>
+            h("span", { "data-t": t, "data-row": side }, context[side] < 10 ? context[side] : " "),
+          ),
+        );
+      blocks.unshift(
+        h(
+          "div",
+          {},
+          line(0),
+          line(1),
+          h(
+            "div",
+            { style: "margin:0;font-weight:700" },
+            part.map(({ symbol, t }) =>
+              h("span", { "data-t": t, "data-row": 2 }, symbol < 10 ? symbol : symbol === Engine.TEXT.END ? "▸" : "?"),
+            ),
+          ),
+        ),
+      );
     }
     put(columns, blocks);
   }
@@ -68,9 +110,17 @@
     state.t = Math.max(0, Math.min(steps.length - 1, t));
     State.write({ t: String(state.t) });
     position.value = state.t;
-    const { context, symbol, margin } = steps[state.t], name = (code) => SYMBOLS[code];
+    const { context, symbol, margin } = steps[state.t];
+    const name = (code) => SYMBOLS[code];
     for (const old of columns.querySelectorAll(".here, .seen")) old.className = "";
-    for (const [row, back] of [[0, 0], [1, 0], [0, 1], [1, 1], [2, 1], [2, 2]]) {
+    for (const [row, back] of [
+      [0, 0],
+      [1, 0],
+      [0, 1],
+      [1, 1],
+      [2, 1],
+      [2, 2],
+    ]) {
       const cell = columns.querySelector(`[data-t="${state.t - back}"][data-row="${row}"]`);
       if (cell) cell.className = "seen";
     }
@@ -78,101 +128,127 @@
     here.className = "here";
     if (announced) columns.scrollTop += here.getBoundingClientRect().top - columns.getBoundingClientRect().top - 100;
     const [a, b, c, d, last, before] = context.map(name);
-    put(contextTable, table([["", state.t ? `position ${state.t - 1}` : "below", `position ${state.t}`], ["first number", c, a], ["second number", d, b],
-      ["answer read", before, last], ["writes", "", h("b", {}, name(symbol))], ["margin", "", margin.toFixed(4)]], { class: "context" }));
-    if (announced) announce(`position ${state.t} writes ${name(symbol)}, from ${a} and ${b}, below ${c} and ${d}, last written ${last}; margin ${margin.toFixed(2)}`, "position");
+    put(
+      contextTable,
+      table(
+        [
+          ["", state.t ? `position ${state.t - 1}` : "below", `position ${state.t}`],
+          ["first number", c, a],
+          ["second number", d, b],
+          ["answer read", before, last],
+          ["writes", "", h("b", {}, name(symbol))],
+          ["margin", "", margin.toFixed(4)],
+        ],
+        { class: "context" },
+      ),
+    );
+    if (announced) {
+      announce(
+        `position ${state.t} writes ${name(symbol)}, from ${a} and ${b}, below ${c} and ${d}, ` +
+          `last written ${last}; margin ${margin.toFixed(2)}`,
+        "position",
+      );
+    }
   }
 
-  // --- the proof -----------------------------------------------------------------------------------------------------------
-
-  const theorem = facts.rounding && facts.rounding.float64;
-  let counts = {};
-
-  function prove() {
-    const started = performance.now();
-    proveButton.disabled = true;
-    bar.hidden = false;
-    worker.start({ task: "prove" }, (found) => {
-      counts = found.counts;
-      bar.max = found.contexts;
-      bar.value = found.done;
-      const lines = [
-        ["", "on this machine", "in Python"],
-        ["local contexts", `${whole(found.done)} of ${whole(found.contexts)}`, whole(facts.local_contexts)],
-        ["wrong", whole(found.wrong), whole(facts.failures)],
-        ["thinnest margin", found.thinnest.toFixed(3), facts.smallest_margin.toFixed(3)],
-      ];
-      const remarks = [h("p", { class: "note" }, `The thinnest margin is at ${contextText(found.at)}.`)];
-      if (found.done === found.contexts) {
-        const holds = found.wrong === 0 && found.contexts === facts.local_contexts;
-        const verdict = holds
-          ? `Proven on this machine: all ${whole(found.contexts)} local contexts are right, so sums of every length are.`
-          : `Not proven: ${whole(found.wrong)} of ${whole(found.contexts)} local contexts are wrong.`;
-        const seconds = ((performance.now() - started) / 1000).toFixed(1);
-        remarks.push(h("p", {}, h("b", { class: holds ? "good" : "bad" }, verdict), ` (${seconds} s)`));
-        announce(verdict, "proof");
-      }
-      put(proof, table(lines), remarks, histogram(),
-        exports("margins", histogram, () => [["margin from", "local contexts"], ...bins()]));
-    }, () => (proveButton.disabled = false));
-  }
-
-  const contextText = (at) => {
-    const [a, b, c, d, last, before, right] = at.map((code) => SYMBOLS[code]);
-    return `${a} and ${b}, below ${c} and ${d}, written ${before} ${last}; right is ${right}`;
-  };
-
-  const bins = () => Object.entries(counts).map(([edge, n]) => [+edge, n]).sort((x, y) => x[0] - y[0]);
-
-  function histogram() {
-    const found = bins(), top = Math.log10(Math.max(...found.map(([, n]) => n)) + 1), last = found.at(-1)[0] + 1, first = Math.min(0, found[0][0]);
-    const X = (x) => 34 + (480 * (x - first)) / (last - first), height = (n) => (110 * Math.log10(n + 1)) / top;
-    return s("svg", { viewBox: "0 0 540 170", class: "chart", role: "img", "aria-label": "how many local contexts have which logit margin" },
-      found.map(([edge, n]) => s("rect", { class: edge < 0 ? "bar two" : "bar", x: X(edge) + 0.5, y: 126 - height(n), width: X(edge + 1) - X(edge) - 1, height: height(n) }, s("title", {}, `${edge} to ${edge + 1}: ${whole(n)}`))),
-      [...new Set([0, ...found.filter((_, k) => k % 2 === 0).map(([edge]) => edge)])].map((edge) => s("text", { x: X(edge), y: 142, "text-anchor": "middle" }, edge)), s("line", { class: "axis", x1: X(0), x2: X(0), y1: 12, y2: 130 }),
-      s("text", { x: 270, y: 162, "text-anchor": "middle" }, "logit margin of the right symbol (height: logarithm of the count)"));
-  }
-
-  const area = (label, value) => h("textarea", { rows: 2, "aria-label": label, oninput: compute, onchange: compute, spellcheck: "false" }, value);
-  const inputX = area("first number, of any length", state.x), inputY = area("second number, of any length", state.y);
-  const problem = h("p", { class: "problem", role: "alert" }), verdict = h("p"), proof = h("div", { class: "scroll" }), contextTable = h("div"), oneDigit = h("div");
-  const columns = h("div", { class: "columns", tabindex: 0, role: "group", "aria-label": "the sum, position by position: arrow keys move",
+  const area = (label, value) =>
+    h("textarea", { rows: 2, "aria-label": label, oninput: compute, onchange: compute, spellcheck: "false" }, value);
+  const inputX = area("first number, of any length", state.x);
+  const inputY = area("second number, of any length", state.y);
+  const problem = h("p", { class: "problem", role: "alert" });
+  const verdict = h("p");
+  const contextTable = h("div");
+  const oneDigit = h("div");
+  const columns = h("div", {
+    class: "columns",
+    tabindex: 0,
+    role: "group",
+    "aria-label": "the sum, position by position: arrow keys move",
     onclick: (event) => event.target.dataset.t && show(+event.target.dataset.t),
     onkeydown: (event) => {
-      const step = { ArrowLeft: 1, ArrowRight: -1, ArrowUp: 60, ArrowDown: -60, Home: Infinity, End: -Infinity }[event.key];
+      const step = { ArrowLeft: 1, ArrowRight: -1, ArrowUp: 60, ArrowDown: -60, Home: Infinity, End: -Infinity }[
+        event.key
+      ];
       if (step) {
         event.preventDefault();
         show(state.t + step, true);
       }
-    } });
-  const position = h("input", { type: "number", min: 0, "aria-label": "position, 0 for the units", onchange: () => show(Math.floor(+position.value) || 0, true) });
-  const bar = h("progress", { value: 0, max: 1, hidden: true, "aria-label": "progress of the proof" }), proveButton = button("Prove it here", prove, { class: "main" });
+    },
+  });
+  const position = h("input", {
+    type: "number",
+    min: 0,
+    "aria-label": "position, 0 for the units",
+    onchange: () => show(Math.floor(+position.value) || 0, true),
+  });
 
   function draw(digits, chain) {
-    const random = Tools.random(digits + (chain ? 7 : 0)), digit = () => Math.floor(random() * 10);
+    const random = Tools.random(digits + (chain ? 7 : 0));
+    const digit = () => Math.floor(random() * 10);
     const x = Array.from({ length: digits }, (_, k) => (k ? digit() : 1 + Math.floor(random() * 8)));
-    const y = x.map((value, k) => (!chain ? (k ? digit() : 1 + digit() % 9) : k + 1 < digits ? 9 - value : Math.min(9, 10 - value)));
+    const y = x.map((value, k) =>
+      !chain ? (k ? digit() : 1 + (digit() % 9)) : k + 1 < digits ? 9 - value : Math.min(9, 10 - value),
+    );
     if (chain) x[digits - 1] = Math.max(1, x[digits - 1]);
     if (chain) y[digits - 1] = 10 - x[digits - 1];
     [inputX.value, inputY.value] = [x.join(""), y.join("")];
     compute();
   }
 
-  put(oneDigit,
-    h("h3", {}, "What one digit was written from"), h("div", { class: "row" }, h("label", {}, "position "), position, button("‹ higher", () => show(state.t + 1, true)), button("lower ›", () => show(state.t - 1, true))), contextTable,
-    exports("steps", null, () => [["position", "a", "b", "a below", "b below", "last", "before last", "writes", "margin"], ...steps.map(({ context, symbol, margin }, t) => [t, ...context.map((c) => SYMBOLS[c]), SYMBOLS[symbol], margin])]));
-  put(root,
+  put(
+    oneDigit,
+    h("h3", {}, "What one digit was written from"),
+    h(
+      "div",
+      { class: "row" },
+      h("label", {}, "position "),
+      position,
+      button("‹ higher", () => show(state.t + 1, true)),
+      button("lower ›", () => show(state.t - 1, true)),
+    ),
+    contextTable,
+    exports("steps", null, () => [
+      ["position", "a", "b", "a below", "b below", "last", "before last", "writes", "margin"],
+      ...steps.map(({ context, symbol, margin }, t) => [t, ...context.map((c) => SYMBOLS[c]), SYMBOLS[symbol], margin]),
+    ]),
+  );
+  put(
+    root,
     h("h2", { id: "length-title" }, "Any length"),
-    h("p", { class: "finding" }, "A second model writes a digit from six symbols: two digits of each number and the last two symbols it wrote. There are only ",
-      h("b", {}, `${whole(facts.local_contexts)} such local contexts`), facts.proven ? ", and it is right in every one, by a logit margin of at least " : `, and it is wrong in ${whole(facts.failures)} of them; smallest logit margin `,
-      h("b", {}, facts.smallest_margin.toFixed(2)), facts.proven ? ". So it adds right at every length." : "."),
-    h("p", { class: "note" }, "The model runs here in double precision with an exponential function of its own, so every browser computes the same bits.",
-      theorem && theorem.holds && ` The theorem on rounding covers them: in double precision no difference of logits is off by more than ${theorem.largest_radius}.`),
-    inputX, inputY, h("div", { class: "row" }, [20, 200, 2000].map((n) => button(`${whole(n)} random digits`, () => draw(n, false))), button("a carry through 1,000 digits", () => draw(1000, true))),
-    problem, verdict, columns,
-    h("div", { class: "sides" },
-      oneDigit,
-      h("div", { class: "proof" }, h("h3", {}, "Every length at once"), h("p", { class: "note" }, "This runs the model on every local context that a sum can have, each with the right symbol beside it. As each step sees nothing else, being right in all of them means being right at every length, by induction over the positions."),
-        h("div", { class: "row" }, proveButton), bar, proof)));
+    h(
+      "p",
+      { class: "finding" },
+      "A second model writes a digit from six symbols: two digits of each number and the last two symbols it wrote. " +
+        "There are only ",
+      h("b", {}, `${whole(facts.local_contexts)} such local contexts`),
+      facts.proven
+        ? ", and it is right in every one, by a logit margin of at least "
+        : `, and it is wrong in ${whole(facts.failures)} of them; smallest logit margin `,
+      h("b", {}, facts.smallest_margin.toFixed(2)),
+      facts.proven ? ". So it adds right at every length." : ".",
+    ),
+    h(
+      "p",
+      { class: "note" },
+      "The model runs here in double precision with an exponential function of its own, so every browser computes " +
+        "the same bits.",
+      theorem &&
+        theorem.holds &&
+        " The theorem on rounding covers them: in double precision no difference of logits is off by more than " +
+          `${theorem.largest_radius}.`,
+    ),
+    inputX,
+    inputY,
+    h(
+      "div",
+      { class: "row" },
+      [20, 200, 2000].map((n) => button(`${whole(n)} random digits`, () => draw(n, false))),
+      button("a carry through 1,000 digits", () => draw(1000, true)),
+    ),
+    problem,
+    verdict,
+    columns,
+    h("div", { class: "sides" }, oneDigit, proofPart(facts, SYMBOLS)),
+  );
   compute();
 })();

@@ -29,35 +29,89 @@
       download("explorer.html", "<!doctype html>\n" + text, "text/html");
     }),
     button("Copy a link to this state", async (event) => {
-      const { target } = event, copy = navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject();
+      const { target } = event;
+      const copy = navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject();
       const without = [...State.tooLong.values()].map((what) => `, without ${what}`).join("");
-      await copy.then(() => (target.textContent = `Link copied${without}`), () => (target.textContent = "Refused: copy the page's address"));
+      await copy.then(
+        () => (target.textContent = `Link copied${without}`),
+        () => (target.textContent = "Refused: copy the page's address"),
+      );
       announce(target.textContent, "link");
-    }));
+    }),
+  );
 
   const at = State.read("at", null, (name) => PANELS.includes(name));
-  const known = ["at", "a", "b", "off", "hold", "pair", "patch", "map", "x", "y", "t", "values", "protocol", "disorder", "scheme"];
+  const known = [
+    "at",
+    "a",
+    "b",
+    "off",
+    "hold",
+    "pair",
+    "patch",
+    "map",
+    "x",
+    "y",
+    "t",
+    "values",
+    "protocol",
+    "disorder",
+    "scheme",
+  ];
   for (const key of [...State.values.keys()]) if (!known.includes(key)) State.problems.push(`“${key.slice(0, 40)}”`);
   if (State.problems.length) {
-    complain(document.getElementById("address"),
-      `The address holds ${State.problems.join(", ")}, which this page cannot show: it shows its own example there.`);
+    complain(
+      document.getElementById("address"),
+      `The address holds ${State.problems.join(", ")}, which this page cannot show: it shows its own example there.`,
+    );
   }
   if (at) jump(at, "instant");
   addEventListener("hashchange", () => location.reload()); // a link to another state was followed
 
-  const names = Object.keys(sorting.rounded), sets = Object.keys(sorting.sets);
-  const differ = names.map((name) => Math.max(...sets.map((set) => Math.abs(sorting.rounded[name][set] - (sorting.committed[name][set] ?? sorting.rounded[name][set])))));
+  const names = Object.keys(sorting.rounded);
+  const sets = Object.keys(sorting.sets);
+  const differ = names.map((name) =>
+    Math.max(
+      ...sets.map((set) =>
+        Math.abs(sorting.rounded[name][set] - (sorting.committed[name][set] ?? sorting.rounded[name][set])),
+      ),
+    ),
+  );
   document.getElementById("about").append(
     h("h2", {}, "How this page was made"),
-    h("p", { class: "note" }, FACTS.every_sum && `On all ${whole(FACTS.every_sum.pairs)} sums this engine made ${whole(FACTS.every_sum.errors)} errors (smallest logit margin ${FACTS.every_sum.smallest_margin.toFixed(3)}). `,
-      "The engine is a few hundred lines of plain JavaScript, in this file; tests hold it to PyTorch within 1e-9, for every logit, pattern and " +
-      "intervention. Both addition models have the weights of their checkpoints. The sorting models' matrices are rounded to 8 bits, a scale for each row; " +
-      `evaluated again after rounding, their accuracy on the test sets differs from that of the exact models by at most ${(100 * Math.max(...differ)).toFixed(1)} points.`),
-    h("details", {}, h("summary", {}, "Accuracy before and after rounding"),
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "accuracy before and after rounding" },
-        table([["model", ...sets.map((set) => `${set.replace("extrapolation/", "length ")} (${whole(sorting.sets[set])} rows)`)],
-          ...names.map((name) => [name, ...sets.map((set) => {
-            const before = sorting.committed[name][set];
-            return `${before === undefined ? "–" : percent(before)} → ${percent(sorting.rounded[name][set])}`;
-          })])]))));
+    h(
+      "p",
+      { class: "note" },
+      FACTS.every_sum &&
+        `On all ${whole(FACTS.every_sum.pairs)} sums this engine made ${whole(FACTS.every_sum.errors)} errors ` +
+          `(smallest logit margin ${FACTS.every_sum.smallest_margin.toFixed(3)}). `,
+      "The engine is a few hundred lines of plain JavaScript, in this file; tests hold it to PyTorch within 1e-9, " +
+        "for every logit, pattern and intervention. Both addition models have the weights of their checkpoints. " +
+        "The sorting models' matrices are rounded to 8 bits, a scale for each row; evaluated again after rounding, " +
+        "their accuracy on the test sets differs from that of the exact models by at most " +
+        `${(100 * Math.max(...differ)).toFixed(1)} points.`,
+    ),
+    h(
+      "details",
+      {},
+      h("summary", {}, "Accuracy before and after rounding"),
+      h(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": "accuracy before and after rounding" },
+        table([
+          [
+            "model",
+            ...sets.map((set) => `${set.replace("extrapolation/", "length ")} (${whole(sorting.sets[set])} rows)`),
+          ],
+          ...names.map((name) => [
+            name,
+            ...sets.map((set) => {
+              const before = sorting.committed[name][set];
+              return `${before === undefined ? "–" : percent(before)} → ${percent(sorting.rounded[name][set])}`;
+            }),
+          ]),
+        ]),
+      ),
+    ),
+  );
 })();

@@ -1,13 +1,20 @@
 "use strict";
-/* Sorted?: one sequence, every position scheme; and accuracy against length, committed and measured here. */
+/* Sorted?: one sequence, and what every position scheme says of it. */
 (() => {
-  const facts = FACTS.sorting, root = document.getElementById("sorted"), TRAINED = Object.keys(facts.rounded);
-  const worker = background(TRAINED), measuring = background(TRAINED), COUNT = 20, LONGEST = 1024, SHORT = 300; // SHORT: what an address can hold
+  const facts = FACTS.sorting;
+  const root = document.getElementById("sorted");
+  const TRAINED = Object.keys(facts.rounded);
+  const worker = background(TRAINED);
+  const LONGEST = 1024;
+  const SHORT = 300; // SHORT: what an address can hold
   const PROTOCOLS = { course: "as in the course", strict: "strict: maximum instead of mean, harder rows" };
-  const DISORDERS = { swaps: "any two positions swapped, several times", neighbours: "one swap of two neighbours" };
-  const SETS = { swaps: "extrapolation", neighbours: "adjacent" };
-  const parse = (text) => text.trim().split(/[\s,;]+/).filter(Boolean);
-  const fits = (text) => parse(text).length >= 2 && parse(text).length <= LONGEST && parse(text).every((value) => /^\d{1,2}$/.test(value));
+  const parse = (text) =>
+    text
+      .trim()
+      .split(/[\s,;]+/)
+      .filter(Boolean);
+  const fits = (text) =>
+    parse(text).length >= 2 && parse(text).length <= LONGEST && parse(text).every((value) => /^\d{1,2}$/.test(value));
   const inOrder = (n, seed) => Tools.sampleSequence(Tools.random(seed), n, "none");
 
   let seed = 1;
@@ -18,7 +25,7 @@
     scheme: State.read("scheme", "course/alibi", (text) => Object.hasOwn(facts.committed, text)),
   };
 
-  // --- one sequence ------------------------------------------------------------------------------------------------------
+  // --- one sequence ------------------------------------------------------------------------------------------------
 
   let found = {};
   let other = null; // the same values, sorted if these are not, else put out of order; null: all are equal
@@ -32,10 +39,19 @@
     if (state.values.length <= SHORT) State.tooLong.delete("sorted");
     else State.tooLong.set("sorted", `sequences of more than ${SHORT} values`);
     other = counterpart(state.values);
-    worker.start({ task: "classify", names: shown(), tokens: state.values, other }, (result) => {
-      found[result.name] = result;
-      drawVerdicts();
-    }, () => announce(`${state.values.length} values, ${Tools.isSorted(state.values) ? "sorted" : "not sorted"}; right: ${shown().filter(isRight).map(label).join(", ") || "no scheme"}`, "sequence"));
+    worker.start(
+      { task: "classify", names: shown(), tokens: state.values, other },
+      (result) => {
+        found[result.name] = result;
+        drawVerdicts();
+      },
+      () =>
+        announce(
+          `${state.values.length} values, ${truthOf(state.values)}; ` +
+            `right: ${shown().filter(isRight).map(label).join(", ") || "no scheme"}`,
+          "sequence",
+        ),
+    );
     drawVerdicts();
   }
 
@@ -50,7 +66,8 @@
 
   /** A model that says the same of these values in order and out of order is not right about either. */
   function verdict(name) {
-    const { logits, other: otherLogits } = found[name], right = says(logits) === truthOf(state.values);
+    const { logits, other: otherLogits } = found[name];
+    const right = says(logits) === truthOf(state.values);
     if (other && says(logits) === says(otherLogits)) return ["bad", "✗ same answer to both"];
     return right ? ["good", "✓ right"] : ["bad", "✗ wrong"];
   }
@@ -59,34 +76,113 @@
 
   /** The vote of each position: above the line for "sorted" */
   function sparkline(votes) {
-    const n = votes.length / 2, differences = Array.from({ length: n }, (_, i) => votes[2 * i + 1] - votes[2 * i]);
-    const top = Math.max(...differences.map(Math.abs)), wide = 176 / n;
-    return s("svg", { viewBox: "0 0 176 26", preserveAspectRatio: "none", role: "img", "aria-label": `${differences.filter((x) => x > 0).length} of ${n} positions vote for sorted` },
-      differences.map((x, i) => s("rect", { class: x > 0 ? "bar" : "bar two", x: i * wide, width: Math.max(wide * 0.9, 0.3), y: x > 0 ? 13 - (12 * x) / top : 13, height: Math.max(0.4, (12 * Math.abs(x)) / top) })),
-      s("line", { class: "axis", x1: 0, x2: 176, y1: 13, y2: 13, "stroke-width": 0.5 }));
+    const n = votes.length / 2;
+    const differences = Array.from({ length: n }, (_, i) => votes[2 * i + 1] - votes[2 * i]);
+    const top = Math.max(...differences.map(Math.abs));
+    const wide = 176 / n;
+    return s(
+      "svg",
+      {
+        viewBox: "0 0 176 26",
+        preserveAspectRatio: "none",
+        role: "img",
+        "aria-label": `${differences.filter((x) => x > 0).length} of ${n} positions vote for sorted`,
+      },
+      differences.map((x, i) =>
+        s("rect", {
+          class: x > 0 ? "bar" : "bar two",
+          x: i * wide,
+          width: Math.max(wide * 0.9, 0.3),
+          y: x > 0 ? 13 - (12 * x) / top : 13,
+          height: Math.max(0.4, (12 * Math.abs(x)) / top),
+        }),
+      ),
+      s("line", { class: "axis", x1: 0, x2: 176, y1: 13, y2: 13, "stroke-width": 0.5 }),
+    );
   }
 
   function drawVerdicts() {
     const rows = shown().map((name) => {
-      const result = found[name], choose = button(label(name), () => chooseScheme(name), { "aria-pressed": String(state.scheme === name) });
+      const result = found[name];
+      const choose = button(label(name), () => chooseScheme(name), { "aria-pressed": String(state.scheme === name) });
       if (!result) return [choose, "…", "", "", "", "", ""];
-      const margin = result.logits[1] - result.logits[0], [kind, words] = verdict(name);
-      const best = Object.entries(result.neighbours).flatMap(([head, shares]) => [[head, "before", shares[0]], [head, "after", shares[2]]]).reduce((x, y) => (y[2] > x[2] ? y : x));
-      return [choose, says(result.logits), other ? says(result.other) : "–", h("span", { class: kind }, words), signed(margin, 2), sparkline(result.votes),
-        `${percent(best[2], 0)} to the one ${best[1]} (${short(best[0])})`];
+      const margin = result.logits[1] - result.logits[0];
+      const [kind, words] = verdict(name);
+      const best = Object.entries(result.neighbours)
+        .flatMap(([head, shares]) => [
+          [head, "before", shares[0]],
+          [head, "after", shares[2]],
+        ])
+        .reduce((x, y) => (y[2] > x[2] ? y : x));
+      return [
+        choose,
+        says(result.logits),
+        other ? says(result.other) : "–",
+        h("span", { class: kind }, words),
+        signed(margin, 2),
+        sparkline(result.votes),
+        `${percent(best[2], 0)} to the one ${best[1]} (${short(best[0])})`,
+      ];
     });
     const focused = verdicts.contains(document.activeElement) && document.activeElement.textContent;
-    put(verdicts, table([["position scheme", "says", `of the same values ${Tools.isSorted(state.values) ? "out of order" : "sorted"}`, "", "logit margin", "votes by position: up for sorted", "most attention to a neighbour"], ...rows], { class: "verdicts" }));
+    put(
+      verdicts,
+      table(
+        [
+          [
+            "position scheme",
+            "says",
+            `of the same values ${Tools.isSorted(state.values) ? "out of order" : "sorted"}`,
+            "",
+            "logit margin",
+            "votes by position: up for sorted",
+            "most attention to a neighbour",
+          ],
+          ...rows,
+        ],
+        { class: "verdicts" },
+      ),
+    );
     if (focused) [...verdicts.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
   }
 
   function drawPicture() {
-    const { values } = state, n = values.length, X = (i) => 8 + (624 * (i + 0.5)) / n, Y = (v) => 96 - 0.88 * v, size = Math.max(1, Math.min(4, 220 / n));
-    const down = values.map((value, i) => i > 0 && values[i - 1] > value), steps = down.filter(Boolean).length;
-    put(picture, s("svg", { viewBox: "0 0 640 100", class: "chart", role: "img", "aria-label": `${n} values, ${count(steps, "step")} down` },
-      down.map((step, i) => step && s("line", { class: "line two", x1: X(i - 1), x2: X(i), y1: Y(values[i - 1]), y2: Y(values[i]) })),
-      values.map((value, i) => s("circle", { class: down[i] ? "two" : "one", cx: X(i), cy: Y(value), r: down[i] ? Math.max(3, size) : size }))));
-    put(truth, h("b", {}, `${n} values, ${steps ? "not sorted" : "sorted"}`), steps ? `: ${count(steps, "step")} down` : ": no step down");
+    const { values } = state;
+    const n = values.length;
+    const X = (i) => 8 + (624 * (i + 0.5)) / n;
+    const Y = (v) => 96 - 0.88 * v;
+    const size = Math.max(1, Math.min(4, 220 / n));
+    const down = values.map((value, i) => i > 0 && values[i - 1] > value);
+    const steps = down.filter(Boolean).length;
+    put(
+      picture,
+      s(
+        "svg",
+        {
+          viewBox: "0 0 640 100",
+          class: "chart",
+          role: "img",
+          "aria-label": `${n} values, ${count(steps, "step")} down`,
+        },
+        down.map(
+          (step, i) =>
+            step && s("line", { class: "line two", x1: X(i - 1), x2: X(i), y1: Y(values[i - 1]), y2: Y(values[i]) }),
+        ),
+        values.map((value, i) =>
+          s("circle", {
+            class: down[i] ? "two" : "one",
+            cx: X(i),
+            cy: Y(value),
+            r: down[i] ? Math.max(3, size) : size,
+          }),
+        ),
+      ),
+    );
+    put(
+      truth,
+      h("b", {}, `${n} values, ${steps ? "not sorted" : "sorted"}`),
+      steps ? `: ${count(steps, "step")} down` : ": no step down",
+    );
   }
 
   function change(values) {
@@ -102,11 +198,14 @@
     const odd = values.find((value) => !/^\d{1,2}$/.test(value));
     if (odd !== undefined) return `“${odd.slice(0, 20)}” is not a whole number from 0 to 99.`;
     if (values.length < 2) return "Type at least two numbers from 0 to 99.";
-    return values.length > LONGEST ? `These are ${whole(values.length)} numbers; this page takes up to ${whole(LONGEST)}.` : "";
+    return values.length > LONGEST
+      ? `These are ${whole(values.length)} numbers; this page takes up to ${whole(LONGEST)}.`
+      : "";
   }
 
   function typed(event) {
-    const values = parse(input.value), wrong = sentence(values);
+    const values = parse(input.value);
+    const wrong = sentence(values);
     refuse(problem, results, wrong, event.type === "input" && values.length < 2 && /^[\s\d]*$/.test(input.value));
     if (wrong || event.type === "change") return; // what is right has been shown at its last input
     state.values = values.map(Number);
@@ -116,7 +215,8 @@
   }
 
   function shuffle() {
-    const draw = Tools.random(++seed), values = state.values.slice();
+    const draw = Tools.random(++seed);
+    const values = state.values.slice();
     for (let k = values.length - 1; k > 0; k--) {
       const j = Math.floor(draw() * (k + 1));
       [values[k], values[j]] = [values[j], values[k]];
@@ -125,114 +225,123 @@
   }
 
   function swapNeighbours() {
-    const { values } = state, steps = values.map((_, i) => i).filter((i) => i + 1 < values.length && values[i] !== values[i + 1]);
+    const { values } = state;
+    const steps = values.map((_, i) => i).filter((i) => i + 1 < values.length && values[i] !== values[i + 1]);
     if (!steps.length) return refuse(problem, [], "All values are equal, so swapping neighbours changes nothing.");
-    const i = steps[Math.floor(Tools.random(++seed)() * steps.length)], swapped = values.slice();
+    const i = steps[Math.floor(Tools.random(++seed)() * steps.length)];
+    const swapped = values.slice();
     [swapped[i], swapped[i + 1]] = [swapped[i + 1], swapped[i]];
     change(swapped);
   }
 
-  // --- accuracy against length -------------------------------------------------------------------------------------------
-
-  let live = {}; // name -> {length: share}
-  const lengths = () => (state.protocol === "strict" ? [16, 32, 64, 128, 256, 512, 1024] : [16, 32, 64, 128, 256]);
-  const LIVE_LENGTHS = [16, 32, 64, 128, 256];
-
-  /** [[length, accuracy], …]: the test rows (8 to 16 values) stand at 16 */
-  function committed(name) {
-    const sets = facts.committed[name], at = (n) => (n === 16 && state.disorder === "swaps" ? sets.test : sets[`${SETS[state.disorder]}/${n}`]);
-    return lengths().map((n) => [n, at(n)]).filter(([, share]) => share !== undefined);
-  }
-
-  const measured = (name) => Object.entries(live[name] || {}).map(([n, share]) => [+n, share]);
-
-  function curvePicture() {
-    const names = Object.keys(facts.committed).filter((name) => name.startsWith(`${state.protocol}/`)), chosen = names.includes(state.scheme) ? state.scheme : names[0];
-    return chart({ across: (n) => Math.log2(n / 16) / Math.log2(lengths().at(-1) / 16), ticks: lengths(), xlabel: "length (training: 8 to 16)", ylabel: "accuracy",
-      label: `accuracy against length; ${label(chosen)}: ${committed(chosen).map(([n, share]) => `${n}: ${percent(share)}`).join(", ")}`,
-      lines: [...names.filter((name) => name !== chosen).map((name) => ({ name: "", kind: "faint", points: committed(name) })),
-        { name: `${label(chosen)}, committed`, kind: "one", points: committed(chosen) }, { name: measured(chosen).length ? "measured here" : "", kind: "two dashed dots", points: measured(chosen) }] });
-  }
-
-  function drawCurves() {
-    put(curve, curvePicture());
-    const rows = shown().map((name) => [label(name), ...LIVE_LENGTHS.map((n) => {
-      const before = committed(name).find(([length]) => length === n), now = (live[name] || {})[n];
-      return `${before ? percent(before[1], 0) : "–"}${now === undefined ? "" : ` / ${percent(now, 0)}`}`;
-    })]);
-    put(lengthTable, table([["committed / measured here", ...LIVE_LENGTHS], ...rows]));
-    for (const [kind, made] of Object.entries(protocolButtons)) made.setAttribute("aria-pressed", String(kind === state.protocol));
-    for (const [kind, made] of Object.entries(disorderButtons)) made.setAttribute("aria-pressed", String(kind === state.disorder));
-    const lacking = Object.keys(facts.committed).filter((name) => name.startsWith(`${state.protocol}/`) && !TRAINED.includes(name)).length;
-    protocolNote.textContent = lacking ? `Of this protocol ${shown().length} model is in this page; of ${lacking} others only the committed accuracy is.` : "";
-  }
-
-  function measure() {
-    live = {};
-    const names = shown(), all = LIVE_LENGTHS.length * COUNT;
-    let done = 0;
-    bar.hidden = false;
-    bar.max = all;
-    measuring.start({ task: "lengths", names, lengths: LIVE_LENGTHS, count: COUNT, seed: 641, disorder: state.disorder }, ({ length, count, right }) => {
-      bar.value = ++done;
-      for (const name of names) (live[name] = live[name] || {})[length] = right[name] / count;
-      if (count === COUNT || count % 5 === 0) drawCurves();
-    }, () => {
-      bar.hidden = true;
-      announce(`measured ${all} fresh sequences`, "measured");
-    });
-  }
+  // --- choices -----------------------------------------------------------------------------------------------------
 
   function chooseScheme(name) {
     state.scheme = name;
     State.write({ scheme: name });
     drawVerdicts();
-    drawCurves();
+    lengths.draw();
     announce(`the curve shows ${label(name)}`, "curve");
+  }
+
+  function drawProtocol() {
+    press(protocolButtons, state.protocol);
+    const inProtocol = Object.keys(facts.committed).filter((name) => name.startsWith(`${state.protocol}/`));
+    const lacking = inProtocol.filter((name) => !TRAINED.includes(name)).length;
+    protocolNote.textContent = lacking
+      ? `Of this protocol ${shown().length} model is in this page; of ${lacking} others only the committed accuracy is.`
+      : "";
   }
 
   function setProtocol(protocol) {
     Object.assign(state, { protocol, scheme: TRAINED.find((name) => name.startsWith(protocol)) });
     State.write({ protocol, scheme: state.scheme });
-    reset();
+    drawProtocol();
+    lengths.reset();
     classify();
   }
 
-  function setDisorder(disorder) {
-    state.disorder = disorder;
-    State.write({ disorder });
-    reset();
-  }
+  const picture = h("div");
+  const truth = h("p");
+  const verdicts = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "what each scheme says" });
+  const problem = h("p", { class: "problem", role: "alert" });
+  const results = [picture, truth, verdicts];
+  const protocolNote = h("p", { class: "note" });
+  const input = h(
+    "textarea",
+    {
+      rows: 2,
+      "aria-label": "the sequence: numbers from 0 to 99",
+      oninput: typed,
+      onchange: typed,
+      spellcheck: "false",
+    },
+    state.values.join(" "),
+  );
+  const sizeText = h("b", {}, state.values.length);
+  const size = h("input", {
+    type: "range",
+    min: 4,
+    max: LONGEST,
+    value: state.values.length,
+    "aria-label": "length of a fresh sorted sequence",
+    oninput: () => (sizeText.textContent = size.value),
+    onchange: () => change(inOrder(+size.value, ++seed)),
+  });
+  const protocolButtons = choices(PROTOCOLS, setProtocol);
+  const lengths = lengthsPart(facts, state, TRAINED, shown, label);
 
-  function reset() {
-    measuring.stop();
-    live = {};
-    bar.hidden = true;
-    drawCurves();
-  }
-
-  const picture = h("div"), truth = h("p"), verdicts = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "what each scheme says" }), curve = h("div");
-  const lengthTable = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "accuracy by length" }), problem = h("p", { class: "problem", role: "alert" }), results = [picture, truth, verdicts], protocolNote = h("p", { class: "note" });
-  const input = h("textarea", { rows: 2, "aria-label": "the sequence: numbers from 0 to 99", oninput: typed, onchange: typed, spellcheck: "false" }, state.values.join(" "));
-  const sizeText = h("b", {}, state.values.length), bar = h("progress", { value: 0, max: 1, hidden: true, "aria-label": "progress of the measurement" });
-  const size = h("input", { type: "range", min: 4, max: LONGEST, value: state.values.length, "aria-label": "length of a fresh sorted sequence", oninput: () => (sizeText.textContent = size.value), onchange: () => change(inOrder(+size.value, ++seed)) });
-  const choices = (options, set) => Object.fromEntries(Object.entries(options).map(([key, text]) => [key, button(text, () => set(key))]));
-  const protocolButtons = choices(PROTOCOLS, setProtocol), disorderButtons = choices(DISORDERS, setDisorder);
-
-  const far = "extrapolation/256", course = TRAINED.filter((name) => name.startsWith("course/"));
-  const good = course.filter((name) => facts.committed[name][far] >= 0.99), bad = course.filter((name) => facts.committed[name][far] <= 0.6);
-  put(root, 
+  const far = "extrapolation/256";
+  const course = TRAINED.filter((name) => name.startsWith("course/"));
+  const good = course.filter((name) => facts.committed[name][far] >= 0.99);
+  const bad = course.filter((name) => facts.committed[name][far] <= 0.6);
+  put(
+    root,
     h("h2", { id: "sorted-title" }, "Sorted?"),
-    h("p", { class: "finding" }, "All models were trained on 8 to 16 values. At 256 values ", h("b", {}, `${good.length} of ${course.length} position schemes`), ` are right in at least 99% of the test rows (${good.map(label).join(", ")}), and `,
-      h("b", {}, `${bad.length} in at most 60%, little better than guessing`), ` (${bad.map(label).join(", ")}).`),
-    input, h("div", { class: "row" }, button("Sort", () => change(state.values.slice().sort((a, b) => a - b))), button("Shuffle", shuffle), button("Swap two neighbours", swapNeighbours),
-      button("Fresh", () => change(inOrder(state.values.length, ++seed))), h("label", {}, "length ", size, " ", sizeText)),
-    problem, picture, truth, h("div", { class: "row", role: "group", "aria-label": "how the models were trained" }, h("span", { class: "note" }, "trained"), Object.values(protocolButtons)), protocolNote, verdicts,
-    exports("verdicts", null, () => [["scheme", "says", "says of the same values sorted or out of order", "logit margin"], ...shown().filter((name) => found[name]).map((name) => [name, says(found[name].logits), other ? says(found[name].other) : "", found[name].logits[1] - found[name].logits[0]])]),
-    h("h3", {}, "Accuracy against length"), h("div", { class: "row", role: "group", "aria-label": "how unsorted rows are made" }, h("span", { class: "note" }, "unsorted rows:"), Object.values(disorderButtons)),
-    h("div", { class: "sides" }, h("div", {}, curve, h("p", { class: "note" }, "Blue: the scheme chosen in the table above, on the committed test sets. Grey: the others."),
-      exports("accuracy-by-length", curvePicture, () => [["model", "length", "committed", "measured here"], ...shown().flatMap((name) => committed(name).map(([n, share]) => [name, n, share, (live[name] || {})[n] ?? ""]))])),
-      h("div", {}, lengthTable, h("div", { class: "row" }, button(`Measure here: ${COUNT} fresh sequences of each length`, measure, { class: "main" })), bar)));
-  drawCurves();
+    h(
+      "p",
+      { class: "finding" },
+      "All models were trained on 8 to 16 values. At 256 values ",
+      h("b", {}, `${good.length} of ${course.length} position schemes`),
+      ` are right in at least 99% of the test rows (${good.map(label).join(", ")}), and `,
+      h("b", {}, `${bad.length} in at most 60%, little better than guessing`),
+      ` (${bad.map(label).join(", ")}).`,
+    ),
+    input,
+    h(
+      "div",
+      { class: "row" },
+      button("Sort", () => change(state.values.slice().sort((a, b) => a - b))),
+      button("Shuffle", shuffle),
+      button("Swap two neighbours", swapNeighbours),
+      button("Fresh", () => change(inOrder(state.values.length, ++seed))),
+      h("label", {}, "length ", size, " ", sizeText),
+    ),
+    problem,
+    picture,
+    truth,
+    h(
+      "div",
+      { class: "row", role: "group", "aria-label": "how the models were trained" },
+      h("span", { class: "note" }, "trained"),
+      Object.values(protocolButtons),
+    ),
+    protocolNote,
+    verdicts,
+    exports("verdicts", null, () => [
+      ["scheme", "says", "says of the same values sorted or out of order", "logit margin"],
+      ...shown()
+        .filter((name) => found[name])
+        .map((name) => [
+          name,
+          says(found[name].logits),
+          other ? says(found[name].other) : "",
+          found[name].logits[1] - found[name].logits[0],
+        ]),
+    ]),
+    lengths.elements,
+  );
+  drawProtocol();
+  lengths.draw();
   classify();
 })();

@@ -1,7 +1,7 @@
 "use strict";
 /* What the page needs besides the models: drawing at random, and the kinds of carries. */
 const Tools = (() => {
-  // --- drawing at random, the same from the same seed ----------------------------------------------------------------
+  // --- drawing at random, the same from the same seed --------------------------------------------------------------
 
   /** Numbers from 0 to 1, by whole-number arithmetic alone (mulberry32) */
   function random(seed) {
@@ -23,7 +23,9 @@ const Tools = (() => {
   /** Sorted values put out of order: "none", "swaps" (max(2, L / 3) swaps of any two positions) or "neighbours" (one
       swap of two neighbours that differ) */
   function disordered(draw, sorted, disorder) {
-    const below = (n) => Math.floor(draw() * n), values = sorted.slice(), { length } = values;
+    const below = (n) => Math.floor(draw() * n);
+    const values = sorted.slice();
+    const { length } = values;
     const swap = (i, j) => ([values[i], values[j]] = [values[j], values[i]]);
     if (disorder === "swaps") {
       for (let k = 0; k < Math.max(2, Math.floor(length / 3)); k++) {
@@ -44,7 +46,7 @@ const Tools = (() => {
 
   const isSorted = (values) => values.every((value, i) => i === 0 || values[i - 1] <= value);
 
-  // --- carries ---------------------------------------------------------------------------------------------------------
+  // --- carries -----------------------------------------------------------------------------------------------------
 
   /** For each column of two numbers of as many digits, the highest first: 1 if it passes a carry on */
   function carries(a, b) {
@@ -63,7 +65,9 @@ const Tools = (() => {
   function carryKind([a, b, c, d]) {
     const changed = [...a].map((digit, k) => (digit !== c[k] ? k : -1)).filter((k) => k >= 0);
     if (b !== d || changed.length !== 1) return null;
-    const one = carries(a, b), other = carries(c, d), source = changed[0];
+    const one = carries(a, b);
+    const other = carries(c, d);
+    const source = changed[0];
     if (one[source] === other[source]) return null;
     let target = source;
     while (target > 0 && one[target - 1] !== other[target - 1]) target -= 1; // the same digits: they add up to 9

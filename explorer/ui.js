@@ -5,7 +5,7 @@ const MODELS = JSON.parse(document.getElementById("models").textContent);
 const FACTS = JSON.parse(document.getElementById("facts").textContent);
 const SOURCE = document.documentElement.outerHTML; // before any panel has drawn: what "save" writes
 
-// --- elements ----------------------------------------------------------------------------------------------------------
+// --- elements ------------------------------------------------------------------------------------------------------
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -32,10 +32,21 @@ const put = (element, ...children) => {
 
 const button = (text, onclick, attributes = {}) => h("button", { type: "button", onclick, ...attributes }, text);
 
+/** Shows which button of {key: button} is chosen. */
+function press(buttons, chosen) {
+  for (const [key, made] of Object.entries(buttons)) made.setAttribute("aria-pressed", String(key === chosen));
+}
+
+/** {key: text} -> {key: a button that calls set(key)} */
+const choices = (options, set) =>
+  Object.fromEntries(Object.entries(options).map(([key, text]) => [key, button(text, () => set(key))]));
+
 /** A table from rows of cells; the first row and each first cell are headers. */
 function table(rows, attributes = {}) {
   const cells = (row, n) =>
-    row.map((cell, k) => h(n === 0 || k === 0 ? "th" : "td", { scope: n === 0 ? "col" : k === 0 ? "row" : null }, cell));
+    row.map((cell, k) =>
+      h(n === 0 || k === 0 ? "th" : "td", { scope: n === 0 ? "col" : k === 0 ? "row" : null }, cell),
+    );
   const [head, ...body] = rows.map((row, n) => h("tr", {}, cells(row, n)));
   return h("table", attributes, h("thead", {}, head), h("tbody", {}, body));
 }
@@ -51,7 +62,7 @@ function short(head) {
   return `${side[0].toUpperCase()}${layer}.${side === "encoder" ? "" : `${module}.`}${number}`;
 }
 
-// --- messages ------------------------------------------------------------------------------------------------------------
+// --- messages ------------------------------------------------------------------------------------------------------
 
 const news = new Map(); // topic -> what has changed there
 
@@ -80,15 +91,20 @@ function refuse(element, results, sentence, unfinished = false) {
 
 /** What the panels Add and Carry ask of a number, and the names of the answer's digits */
 function operands(digits) {
-  const names = Array.from({ length: digits + 1 }, (_, k) => ["ones", "tens", "hundreds", "thousands"][digits - k] || `10^${digits - k}`);
+  const names = Array.from(
+    { length: digits + 1 },
+    (_, k) => ["ones", "tens", "hundreds", "thousands"][digits - k] || `10^${digits - k}`,
+  );
   return {
-    names, lowest: 10 ** (digits - 1), highest: 10 ** digits - 1,
+    names,
+    lowest: 10 ** (digits - 1),
+    highest: 10 ** digits - 1,
     isOperand: (text) => /^[1-9]\d*$/.test(text) && text.length === digits,
     isUnfinished: (text) => /^\d*$/.test(text) && text.length < digits,
   };
 }
 
-// --- the state in the address -------------------------------------------------------------------------------------------
+// --- the state in the address --------------------------------------------------------------------------------------
 
 const PANELS = ["add", "carry", "length", "sorted"];
 const ADDRESS = location.hash.slice(1) || document.documentElement.dataset.state || "";
@@ -120,12 +136,13 @@ const State = {
   },
 };
 
-// --- work beside the page ------------------------------------------------------------------------------------------------
+// --- work beside the page ------------------------------------------------------------------------------------------
 
 /** A worker with some of the models. start(task, message, end): a newer task ends the one before. */
 function background(names) {
-  const code = ["engine", "models-code", "tools", "worker"].map((id) => document.getElementById(id).textContent).join("\n");
-  let worker = null, job = 0;
+  const code = ["engine", "tools", "worker"].map((id) => document.getElementById(id).textContent).join("\n");
+  let worker = null;
+  let job = 0;
   return {
     start(task, message, end = () => {}) {
       job += 1;
@@ -147,7 +164,7 @@ function background(names) {
   };
 }
 
-// --- export --------------------------------------------------------------------------------------------------------------
+// --- export --------------------------------------------------------------------------------------------------------
 
 function download(name, text, type) {
   const link = h("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
@@ -157,7 +174,8 @@ function download(name, text, type) {
 
 /** A picture as a file of its own: the page's rules for pictures go with it, in the colours of now. */
 function standalone(picture) {
-  const copy = picture.cloneNode(true), styles = getComputedStyle(document.documentElement);
+  const copy = picture.cloneNode(true);
+  const styles = getComputedStyle(document.documentElement);
   const rules = document.querySelector("style").textContent.split("/* pictures */")[1];
   const text = rules.replace(/var\((--[a-z-]+)\)/g, (_, name) => styles.getPropertyValue(name).trim());
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
@@ -165,33 +183,60 @@ function standalone(picture) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-const csv = (rows) => rows.map((row) => row.map((cell) => (/[",\n]/.test(cell) ? JSON.stringify(String(cell)) : cell)).join(",")).join("\n") + "\n";
+const csv = (rows) =>
+  rows
+    .map((row) => row.map((cell) => (/[",\n]/.test(cell) ? JSON.stringify(String(cell)) : cell)).join(","))
+    .join("\n") + "\n";
 
 /** Buttons that write a picture (made anew when asked for) and its numbers. */
 function exports(name, picture, rows) {
   const label = `of ${name.replaceAll("-", " ")}`;
-  return h("p", { class: "exports" },
-    picture && button("SVG", () => download(`${name}.svg`, standalone(picture()), "image/svg+xml"), { "aria-label": `SVG ${label}` }),
-    button("CSV", () => download(`${name}.csv`, csv(rows()), "text/csv"), { "aria-label": `CSV ${label}` }));
+  return h(
+    "p",
+    { class: "exports" },
+    picture &&
+      button("SVG", () => download(`${name}.svg`, standalone(picture()), "image/svg+xml"), {
+        "aria-label": `SVG ${label}`,
+      }),
+    button("CSV", () => download(`${name}.csv`, csv(rows()), "text/csv"), { "aria-label": `CSV ${label}` }),
+  );
 }
 
-// --- a chart of lines ----------------------------------------------------------------------------------------------------
+// --- a chart of lines ----------------------------------------------------------------------------------------------
 
 /** lines: [{name, points: [[x, y], …], kind}], y from 0 to 1. x is drawn by `across` (0 to 1). */
 function chart({ lines, across, ticks, xlabel, ylabel, label, mark }) {
-  const W = 560, H = 240, left = 54, top = 26, width = W - left - 20, height = H - top - 38;
-  const X = (x) => left + width * across(x), Y = (y) => top + height * (1 - y);
+  const W = 560;
+  const H = 240;
+  const left = 54;
+  const top = 26;
+  const width = W - left - 20;
+  const height = H - top - 38;
+  const X = (x) => left + width * across(x);
+  const Y = (y) => top + height * (1 - y);
   const named = lines.filter((line) => line.points.length && line.name); // at most two: their names stand above
-  return s("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", role: "img", "aria-label": label },
+  return s(
+    "svg",
+    { viewBox: `0 0 ${W} ${H}`, class: "chart", role: "img", "aria-label": label },
     [0, 0.25, 0.5, 0.75, 1].map((y) => [
       s("line", { class: "grid", x1: left, x2: left + width, y1: Y(y), y2: Y(y) }),
-      s("text", { class: "tick", x: left - 6, y: Y(y) + 4, "text-anchor": "end" }, `${100 * y}%`)]),
+      s("text", { class: "tick", x: left - 6, y: Y(y) + 4, "text-anchor": "end" }, `${100 * y}%`),
+    ]),
     ticks.map((x) => s("text", { class: "tick", x: X(x), y: H - 22, "text-anchor": "middle" }, x)),
     s("text", { class: "tick", x: left + width / 2, y: H - 5, "text-anchor": "middle" }, xlabel),
     s("text", { class: "tick", x: left - 38, y: top + 4, visibility: "hidden" }, ylabel),
     lines.map((line) => [
       s("polyline", { class: `line ${line.kind}`, points: line.points.map(([x, y]) => `${X(x)},${Y(y)}`).join(" ") }),
-      line.kind.includes("dots") && line.points.map(([x, y]) => s("circle", { class: line.kind, cx: X(x), cy: Y(y), r: 3 }))]),
-    named.map((line, k) => s("text", { class: `name ${line.kind}`, x: k ? left + width : left, y: 13, "text-anchor": k ? "end" : "start" }, line.name)),
-    mark && s("circle", { class: "mark", cx: X(mark[0]), cy: Y(mark[1]), r: 5 }));
+      line.kind.includes("dots") &&
+        line.points.map(([x, y]) => s("circle", { class: line.kind, cx: X(x), cy: Y(y), r: 3 })),
+    ]),
+    named.map((line, k) =>
+      s(
+        "text",
+        { class: `name ${line.kind}`, x: k ? left + width : left, y: 13, "text-anchor": k ? "end" : "start" },
+        line.name,
+      ),
+    ),
+    mark && s("circle", { class: "mark", cx: X(mark[0]), cy: Y(mark[1]), r: 5 }),
+  );
 }

@@ -6,9 +6,11 @@ const models = {};
 const tasks = {
   /** Which of the rows are answered right with some heads off: 25 more with each message. */
   *accuracy({ rows, interventions }) {
-    const hooks = new Engine.Hooks(interventions), right = [];
+    const hooks = new Engine.Hooks(interventions);
+    const right = [];
     for (let start = 0; start < rows.length; start += 25) {
-      const { sources, targets } = models.addition.tokens(rows.slice(start, start + 25)), { T, vocabulary } = models.addition;
+      const { sources, targets } = models.addition.tokens(rows.slice(start, start + 25));
+      const { T, vocabulary } = models.addition;
       const logits = models.addition.forced(sources, targets, hooks);
       for (let row = 0; row < targets.length / T; row++) {
         let all = true;
@@ -24,8 +26,10 @@ const tasks = {
   /** Activation patching of one pair: how far each head, alone and at each position alone, moves the logit difference
       at the target digit from that of the clean sum (0) to that of the corrupted one (1). */
   *patching({ clean, corrupted, target }) {
-    const model = models.addition, hooks = new Engine.Hooks({}, true);
-    const a = model.tokens([clean]), b = model.tokens([corrupted]);
+    const model = models.addition;
+    const hooks = new Engine.Hooks({}, true);
+    const a = model.tokens([clean]);
+    const b = model.tokens([corrupted]);
     const difference = (logits) => {
       const at = target * model.vocabulary;
       return logits[at + b.targets[target]] - logits[at + a.targets[target]];
@@ -33,7 +37,8 @@ const tasks = {
     const end = difference(model.forced(b.sources, b.targets, hooks));
     const start = difference(model.forced(a.sources, a.targets, null));
     for (const head of model.headNames) {
-      const value = hooks.outputs[head], count = head.startsWith("encoder") ? model.S : target + 1;
+      const value = hooks.outputs[head];
+      const count = head.startsWith("encoder") ? model.S : target + 1;
       const moved = [null, ...Array(count).keys()].map((position) => {
         const positions = position === null ? null : [position];
         const logits = model.forced(a.sources, a.targets, new Engine.Hooks({ [head]: { value, positions } }));
@@ -45,12 +50,16 @@ const tasks = {
 
   /** The model on every local context: how many are wrong, and the thinnest margin. */
   *prove() {
-    const model = models.text, contexts = [];
+    const model = models.text;
+    const contexts = [];
     Engine.everyLocalContext((...context) => contexts.push(context));
     const counts = {};
-    let thinnest = Infinity, at = null, wrong = 0;
+    let thinnest = Infinity;
+    let at = null;
+    let wrong = 0;
     for (let k = 0; k < contexts.length; k++) {
-      const right = contexts[k][6], context = contexts[k].slice(0, 6);
+      const right = contexts[k][6];
+      const context = contexts[k].slice(0, 6);
       const margin = Engine.margin(model.contextLogits(...context), 0, model.vocabulary, right);
       wrong += margin <= 0;
       counts[Math.floor(margin)] = (counts[Math.floor(margin)] || 0) + 1;
@@ -62,18 +71,21 @@ const tasks = {
 
   /** One sequence, every scheme; and what each says of an other sequence, if there is one */
   *classify({ names, tokens, other }) {
-    for (const name of names) yield { name, ...models[name].run(tokens), other: other && models[name].run(other).logits };
+    for (const name of names) {
+      yield { name, ...models[name].run(tokens), other: other && models[name].run(other).logits };
+    }
   },
 
   /** Fresh sequences, half of them sorted: for each length, how many each scheme gets right */
   *lengths({ names, lengths, count, seed, disorder }) {
     for (const length of lengths) {
-      const draw = Tools.random(seed * 100003 + length), right = Object.fromEntries(names.map((name) => [name, 0]));
+      const draw = Tools.random(seed * 100003 + length);
+      const right = Object.fromEntries(names.map((name) => [name, 0]));
       for (let k = 0; k < count; k++) {
         const values = Tools.sampleSequence(draw, length, k % 2 ? disorder : "none");
         for (const name of names) {
           const [unsorted, sorted] = models[name].run(values).logits;
-          right[name] += (sorted > unsorted) === Tools.isSorted(values);
+          right[name] += sorted > unsorted === Tools.isSorted(values);
         }
         yield { length, count: k + 1, right };
       }

@@ -29,7 +29,7 @@ operands = st.integers(100, 999)
 @pytest.fixture(scope="module")
 def javascript():
     context = mini_racer.MiniRacer()
-    for name in ("engine", "models", "tools"):
+    for name in (*build.ENGINE, "tools"):
         context.eval(build.source(f"{name}.js"))
     context.eval(
         """const models = {}, call = (body, input) => JSON.stringify(new Function("input", "m", body)(input, models));
