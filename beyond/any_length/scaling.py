@@ -74,7 +74,8 @@ def main(settings: Settings) -> None:
     started = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     found = []
-    for digits in tqdm([count for count in DIGITS if count <= settings.largest], unit="size", leave=False, disable=None):
+    chosen = [count for count in DIGITS if count <= settings.largest]
+    for digits in tqdm(chosen, unit="size", leave=False, disable=None):
         with context.Pool(1) as pool:
             found.append(pool.apply(measure, (settings.model_path, digits, settings.sums, settings.precision)))
         exact, cost = found[-1]
