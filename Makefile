@@ -1,6 +1,6 @@
 # make            the homework: train and analyse both problems, build the report; skips what this clone has made already
 # make beyond     what is upstairs and takes minutes        make studies    the long studies
-# make studies SCHEDULER=tcp://HOST:8786    the same on the machines of a Dask scheduler: see beyond/README.md
+# make studies SCHEDULER=tcp://HOST:8786    the same on the machines of a Dask scheduler: see beyond/cluster.md
 # make test       the test suite
 # make help       all targets
 PYTHON ?= python3

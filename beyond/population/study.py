@@ -3,9 +3,9 @@
     python beyond/population/study.py                        # all of it, a training on each core
     python beyond/population/study.py --runs seed0 digits5   # some of it; the others stay as they are
 
-Each run is a train.py of its own, evaluated on sums it has not seen: all 810,000 pairs of three-digit operands; of more
-digits 1,000,000 random pairs, and 200,000 built to be hard. Runs on plain random rows show what hard rows are for. Runs
-that are finished are kept. Everything is written to results/robustness.json.
+Each run is a training as train.py does it, tried on sums it has not seen: all 810,000 pairs of three-digit operands;
+of more digits 1,000,000 random pairs, and 200,000 built to be hard. Runs on plain random rows show what hard rows are
+for. Runs that are finished are kept. Everything is written to results/robustness.json.
 """
 
 import sys
