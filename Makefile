@@ -1,5 +1,6 @@
 # make            the homework: train and analyse both problems, build the report; skips what this clone has made already
 # make beyond     what is upstairs and takes minutes        make studies    the long studies
+# make studies SCHEDULER=tcp://HOST:8786    the same on the machines of a Dask scheduler: see beyond/README.md
 # make test       the test suite
 # make help       all targets
 PYTHON ?= python3
@@ -15,7 +16,7 @@ HOMEWORK := sinusoidal learned none
 OTHERS := randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
 .PHONY: all problem1 problem2 report readme beyond program rounding any_length schemes explorer studies population \
-	lengths all_schemes published bench faults grade autograder test clean help
+	lengths all_schemes published bench faults grade autograder starter test clean help
 .DELETE_ON_ERROR:
 
 all: $(VENV)/ready  ## the homework: both problems and the report
@@ -123,20 +124,22 @@ explorer/explorer.html: $(wildcard explorer/*.js explorer/*.css explorer/page.ht
 
 # --- longer studies: their results are committed; a study that was stopped goes on where it was ---------------
 
+ENGINE := $(if $(SCHEDULER), --scheduler $(SCHEDULER))
+
 studies: population lengths all_schemes published  ## all of the four below, one after the other
 
 population: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits
-	$(PY) beyond/population/study.py
+	$(PY) beyond/population/study.py$(ENGINE)
 
 lengths: | $(VENV)/ready  ## addition as text: other seeds, smaller models, a million digits
-	$(PY) beyond/any_length/study.py
+	$(PY) beyond/any_length/study.py$(ENGINE)
 	$(PY) beyond/any_length/scaling.py
 
 all_schemes: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
-	$(PY) beyond/schemes/study.py
+	$(PY) beyond/schemes/study.py$(ENGINE)
 
 published: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make population`)
-	$(PY) beyond/published/contradictions.py
+	$(PY) beyond/published/contradictions.py$(ENGINE)
 
 bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
 	$(PY) benchmarks/bench.py
@@ -151,6 +154,10 @@ grade: | $(VENV)/ready  ## these results against what is expected; others: pytho
 
 autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results, runs nothing of them
 	$(PY) -m grading.autograder
+
+starter:  ## starter.zip: what students begin with, as it stands here
+	git archive --format=zip -o starter.zip $$(git stash create | grep . || echo HEAD):starter
+	@echo "starter.zip: unzip it in an empty folder, then python check.py"
 
 test: $(VENV)/ready  ## the whole test suite
 	$(VENV)/bin/ruff check .

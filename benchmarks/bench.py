@@ -20,6 +20,7 @@ from benchmarks import jax_step, measure
 from lab import device
 from lab.files import versions, write_block, write_json
 from lab.settings import run
+from lab.tables import markdown
 
 HERE = Path(__file__).resolve().parent
 BLOCK = "measured: make bench"  # of benchmarks/README.md
@@ -52,8 +53,8 @@ def tables(results: dict) -> str:
     where = f"{results['processor']}, one thread, torch {results['versions']['torch']}"
     parts = [
         f"{where}; medians, whose spread is in results.json.",
-        markdown("milliseconds, and times as long as ours", *names, rows=steps),
-        markdown("training", *recipe, rows=trainings),
+        markdown([["milliseconds, and times as long as ours", *names], *steps]),
+        markdown([["training", *recipe], *trainings]),
     ]
     return "\n\n".join(parts)
 
@@ -66,10 +67,6 @@ def timing(timed: dict | None) -> str:
 
 def seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.0f} s"
-
-
-def markdown(*head: str, rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
 if __name__ == "__main__":

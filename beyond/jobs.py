@@ -1,36 +1,58 @@
-"""Independent runs side by side: one process with one thread on each core.
+"""The runs of a study, side by side: on the cores of this machine, or on a Dask cluster.
 
-    results = run([Job("seed 0", train_and_measure, {"seed": 0, …}, folder / "seed0/measured.json"), …])
+    run([Job("seed 0", train_and_measure, {"seed": 0, …}, folder), …], Engine())
 
-A job is a function and its settings. What the function returns is written, with the settings, to the job's JSON
-file. If the file is there with the same settings, the job is not run again: so a study goes on where it stopped,
-and never uses a run that was made with other settings. A job that fails does not stop the others; at the end all
-that failed are named. What a job prints goes to a .log file beside its result.
+A job is a function and its settings. What the function returns is written, with the settings, to measured.json in the
+job's folder. If that file is there with the same settings, the job is not run again: so a study goes on where it
+stopped, and never uses a run that was made with other settings. A job that fails stops no other; at the end all that
+failed are named. Workers need this repository and no shared folder: results travel back, and this process writes them.
 """
 
 import multiprocessing
 import os
-import subprocess
+import signal
 import sys
+import tempfile
 import threading
+import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-from lab import device, settings
-from lab.files import UserError, read_json, write_json
+from lab import device
+from lab.files import UserError, read_json, write_bytes, write_json
+from lab.settings import setting
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The flags that every study has: where its runs are made."""
+
+    workers: int = setting(0, "runs at a time, one thread each (0: one for each core)", minimum=0, maximum=1024)
+    scheduler: str | None = setting(
+        None, "a Dask scheduler that runs them on other machines, as in tcp://HOST:8786", metavar="ADDRESS"
+    )
 
 
 @dataclass(frozen=True)
 class Job:
     name: str
     function: Callable[..., dict]  # of a module, so that another process can import it
-    settings: dict  # plain values that decide the result: the function's keyword arguments
-    result: Path  # the JSON file
-    paths: dict = field(default_factory=dict)  # further keyword arguments, which do not decide the result
+    settings: dict  # plain values that decide the result: keyword arguments of the function, which also gets `folder`
+    folder: Path  # gets measured.json
+    paths: dict = field(default_factory=dict)  # further keyword arguments; inside the repository: of the worker's own
+    files: tuple[str, ...] = ("training_log.json",)  # what else is kept of what the function writes to its folder
+
+    @property
+    def result(self) -> Path:
+        return self.folder / "measured.json"
 
 
 def finished(job: Job) -> dict | None:
@@ -41,89 +63,135 @@ def finished(job: Job) -> dict | None:
     return content if isinstance(content, dict) and content.get("settings") == job.settings else None
 
 
-def run(jobs: list[Job], workers: int = 0) -> list[dict]:
-    """The results of all jobs, in their order; `workers` at a time (0: one for each core)."""
+def run(jobs: list[Job], engine: Engine) -> list[dict]:
+    """The results of all jobs, in their order."""
     todo = [job for job in jobs if finished(job) is None]
-    failed, processes, context = [], [], multiprocessing.get_context("spawn")
+    failed = []
+    with tqdm(total=len(todo), unit="run", disable=None) as bar:
 
-    def run_one(job: Job) -> str | None:
-        """Why the job failed, if it did."""
-        log = _log(job)
-        try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.unlink(missing_ok=True)
-        except OSError as error:
-            return f"{job.name} failed: {log} cannot be written ({error.strerror})"
-        process = context.Process(target=_work, args=(job,), daemon=True)
-        processes.append(process)
-        process.start()
-        process.join()
-        if process.exitcode == 0:
-            return None
-        printed = log.read_text(errors="replace") if log.exists() else ""
-        reason = f"stopped by signal {-process.exitcode}" if process.exitcode < 0 else last_line(printed)
-        return f"{job.name} failed: {reason} (all it printed is in {log})"
+        def ended(job: Job, future: Future) -> None:
+            """Write what a job has given, or note why it failed."""
+            try:
+                result, files = future.result()
+                for name, content in files.items():
+                    write_bytes(job.folder / name, content)
+                write_json(job.result, {"settings": job.settings} | result)
+                bar.write(f"{job.name}: done", file=sys.stdout)
+            except Exception as error:
+                failed.append(f"{job.name} failed: {_reason(error)}")
+                bar.write(failed[-1], file=sys.stdout)
+            bar.update()
 
-    workers = workers or os.cpu_count() or 1
-    with ThreadPoolExecutor(workers) as pool, tqdm(total=len(todo), unit="run", disable=None) as bar:
-        futures = {pool.submit(run_one, job): job for job in todo}
-        try:
-            for future in as_completed(futures):
-                problem = future.result()
-                bar.update()
-                bar.write(problem or f"{futures[future].name}: done", file=sys.stdout)
-                if problem:
-                    failed.append(problem)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.terminate()
-            raise
+        if engine.scheduler:
+            _on_a_cluster(todo, engine.scheduler, ended)
+        else:
+            _on_this_machine(todo, engine.workers or os.cpu_count() or 1, ended)
     if failed:
         raise UserError("; ".join(failed))
     return [finished(job) for job in jobs]
 
 
-def _log(job: Job) -> Path:
-    return job.result.with_suffix(".log")
+def _reason(error: Exception) -> str:
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, BrokenProcessPool):
+        return "its process was killed, or ran out of memory"
+    return f"{type(error).__name__}: {error}"
 
 
-def _work(job: Job) -> None:
-    """In a process of its own: the function, with its output in a file, and its result."""
+# --- in a worker -------------------------------------------------------------------------------------------------
+
+
+def work(job: Job, folder: Path | None) -> tuple[dict, dict[str, bytes]]:
+    """What the job's function returns, and the files to keep. On this machine it works in the job's folder, where a
+    stopped training is found again; elsewhere in one that is then removed. What it prints goes to measured.log."""
     device.start("cpu")
-    tqdm.set_lock(
-        threading.RLock()
-    )  # one that this process shares with no other, so that none is left if it is stopped
-    sys.stdout = sys.stderr = open(_log(job), "w")  # noqa: SIM115  (open until the process ends)
-    settings.run(lambda: write_json(job.result, {"settings": job.settings} | job.function(**job.settings, **job.paths)))
+    paths = {name: ROOT / path for name, path in job.paths.items()}  # an absolute one stays what it is
+    with tempfile.TemporaryDirectory() as scratch:
+        here = folder or Path(scratch)
+        here.mkdir(parents=True, exist_ok=True)
+        with open(here / "measured.log", "w", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
+            try:
+                result = job.function(**job.settings, **paths, folder=here)
+            except Exception:
+                traceback.print_exc()
+                raise
+        kept = [here / name for name in job.files if folder is None and (here / name).exists()]
+        return result, {path.name: path.read_bytes() for path in kept}
 
 
-def last_line(printed: str) -> str:
-    """Of a script that failed: its error."""
-    return (printed.strip().splitlines() or ["it printed nothing"])[-1].removeprefix("error: ")
+@contextmanager
+def one_at_a_time():
+    """For rows that are generated where they are missing: no two workers of a machine do so at once."""
+    import filelock  # comes with torch
+
+    with filelock.FileLock(ROOT / "beyond/.lock"):
+        yield
 
 
-def call(script: Path, flags: dict) -> None:
-    """Run a script of this project with `flags` ({"seed": 3, "resume": True}); its last line is the error, if any."""
-    words = []
-    for name, value in flags.items():
-        if value is None or value is False:
-            continue
-        values = value if isinstance(value, list | tuple) else () if value is True else (value,)
-        words += ["--" + name.replace("_", "-"), *map(str, values)]
-    done = subprocess.run(
-        [sys.executable, str(script), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    print(done.stdout, flush=True)
-    if done.returncode:
-        raise UserError(f"{Path(script).name} failed: {last_line(done.stdout)}")
+def _start_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one stops the others
+    tqdm.set_lock(threading.RLock())  # its default is shared between processes, and left over when one is stopped
 
 
-def train_once(script: Path, flags: dict, folder: Path, **paths) -> dict:
-    """The log of a finished run of a train.py with these flags in `folder`: trained now, or gone on with, if needed."""
-    from lab import training
+# --- two engines with the interface of concurrent.futures --------------------------------------------------------
 
-    if training.finished(folder, flags) is None:
-        resume = training.stopped(folder, flags)
-        call(script, flags | paths | {"output_dir": folder, "resume": resume, "device": "cpu"})
-    return read_json(folder / "training_log.json", "delete the folder.")
+
+def _on_this_machine(jobs: list[Job], workers: int, ended: Callable[[Job, Future], None]) -> None:
+    """In a pool of processes. One that dies breaks the pool, and all that were running are lost with it: each of those
+    is run again in a pool of its own, which shows who it was; all others go on in a new pool."""
+    while jobs:
+        lost = _in_pools([jobs], workers, ended)
+        suspects = lost[:workers]  # jobs are begun in their order
+        _in_pools([[job] for job in suspects], 1, ended, last=True)
+        jobs = lost[workers:]
+
+
+def _in_pools(groups: list[list[Job]], workers: int, ended, last: bool = False) -> list[Job]:
+    """Run each group in a pool of its own. Returns what broken pools have lost; the `last` time that has failed."""
+    lost = []
+    context = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        futures = {}
+        for group in groups:
+            pool = ProcessPoolExecutor(workers, context, _start_process)
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+            futures |= {pool.submit(work, _portable(job), job.folder.absolute()): job for job in group}
+        try:
+            for future in as_completed(futures):
+                if isinstance(future.exception(), BrokenProcessPool) and not last:
+                    lost.append(future)
+                else:
+                    ended(futures[future], future)
+        except BaseException:  # Ctrl-C, or a result that cannot be written
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+    return [job for future, job in futures.items() if future in lost]
+
+
+def _portable(job: Job) -> Job:
+    """The same job for a worker whose repository may be in another place."""
+
+    def inside(path: Path) -> Path:
+        whole = Path(path).absolute()
+        return whole.relative_to(ROOT) if whole.is_relative_to(ROOT) else whole
+
+    return replace(job, paths={name: inside(path) for name, path in job.paths.items()})
+
+
+def _on_a_cluster(jobs: list[Job], address: str, ended: Callable[[Job, Future], None]) -> None:
+    """On the workers of a Dask scheduler, which gives what a dead worker was doing to another one."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UserError("--scheduler needs Dask: pip install -r requirements-cluster.txt") from None
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--scheduler {address}: no Dask scheduler answers there ({error}).") from None
+    with client:  # when it closes, the cluster drops what is not done
+        pool = client.get_executor()
+        futures = {pool.submit(work, _portable(job), None): job for job in jobs}
+        for future in as_completed(futures):
+            ended(futures[future], future)

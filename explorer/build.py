@@ -31,12 +31,13 @@ from beyond.any_length import checkpoint as text_trained
 from beyond.schemes import runs
 from lab import checkpoint, device
 from lab.files import UserError, read_json, write_bytes
+from lab.hooks import head_names
 from lab.settings import run
 from lab.training import evaluate
 from problem1 import checkpoint as addition_trained
 from problem1 import dataset as addition
-from problem1.analysis.context import CARRY_CLASSES, carry_classes
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import CARRY_CLASSES, carry_classes
 from problem2 import dataset as sorting
 from problem2 import generate_data
 from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucket
@@ -144,10 +145,10 @@ def facts_of_addition(model: torch.nn.Module) -> dict:
         "rows": torch.stack([a, b], 1).tolist(),
         "classes": carry_classes(rows).tolist(),
         "class_names": CARRY_CLASSES,
-        "means": exact({head: outputs[head].mean(0) for head in model.head_names()}),
+        "means": exact({head: outputs[head].mean(0) for head in head_names(model)}),
         "ablation": {
             head: {kind: ablation["heads"][head][kind]["accuracy"] for kind in ("zero", "mean")}
-            for head in model.head_names()
+            for head in head_names(model)
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
         "program": results(PROGRAM / "program.json")["lines"],
@@ -196,11 +197,11 @@ def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
         rows[f"extrapolation/{n}"] = sorting.to_rows([row["sequence"] for row in made])
 
     def accuracies(model: torch.nn.Module) -> dict[str, float]:
-        return {key: evaluate(model, (part.sequences, part.labels), sorting.score, 25)[1] for key, part in rows.items()}
+        return {key: evaluate(model, part, sorting.score, 25)[1] for key, part in rows.items()}
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         again = dict(zip(models, pool.map(accuracies, (model for _, model in models.values())), strict=True))
-    return {"committed": committed, "rounded": again, "sets": {key: len(part) for key, part in rows.items()}}
+    return {"committed": committed, "rounded": again, "sets": {key: len(part.labels) for key, part in rows.items()}}
 
 
 # --- the page ----------------------------------------------------------------------------------------------------

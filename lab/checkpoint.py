@@ -40,7 +40,9 @@ def load(path: Path, *kinds: str) -> dict:
     if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
         raise UserError(f"{path} is a PyTorch file but not a checkpoint of this project: {HINT}")
     if content["kind"] not in kinds:
-        raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {' or '.join(kinds)}: {HINT}")
+        raise UserError(
+            f"{path} is a checkpoint of {shown(content['kind'])}, not of {' or '.join(kinds)}: name another file."
+        )
     if not isinstance(content.get("settings"), dict) or not isinstance(content.get("model"), dict):
         raise UserError(f"{path} lacks its settings or its weights: {HINT}")
     values = [

@@ -121,8 +121,8 @@ def draw_training_curves(log: dict, path: Path) -> None:
         axes.axvline(log["best_epoch"], color="#999999", linewidth=1)
         axes.legend(loc=corner)
         axes.xaxis.get_major_locator().set_params(integer=True)
-    best, accuracy = log["best_epoch"], log["test_acc"]
-    caption = f"Best validation at epoch {best} (grey line); test accuracy with its weights: {accuracy:.2%}."
+    caption = f"Best validation at epoch {log['best_epoch']} (grey line); "
+    caption += f"test accuracy with its weights: {log['test_acc']:.2%}."
     if log["config"].get("ema_decay"):
         caption += "\nThe moving average (EMA) of the weights is validated and kept; it is right sooner than they are."
     save(figure, path, caption)

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import errno
+import hashlib
 import json
 import os
 import platform
@@ -22,6 +23,14 @@ def shown(text: object, longest: int = 120) -> str:
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in str(text)
     )
     return plain if len(plain) <= longest else plain[: longest - 1] + "…"
+
+
+def digest(*parts: bytes) -> str:
+    """16 hex digits that tell this content from any other."""
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(part)
+    return sha.hexdigest()[:16]
 
 
 # --- writing ---------------------------------------------------------------------------------------------------

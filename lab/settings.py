@@ -14,7 +14,7 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import get_args
 
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 
 def parse(cls, description: str, argv: list[str] | None = None):
     """The command line as an instance of `cls`, or a UserError."""
-    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = _parser(description)
     for item in fields(cls):
         _add_flag(parser, item)
     given = vars(parser.parse_args(argv))
@@ -67,12 +67,17 @@ def parse(cls, description: str, argv: list[str] | None = None):
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
+def _parser(description: str) -> Parser:
+    return Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+
+
 def _flag(item) -> str:
     return "--" + item.name.replace("_", "-")
 
 
 def _add_flag(parser: argparse.ArgumentParser, item) -> None:
-    options, flag = item.metadata, _flag(item)
+    options = item.metadata
+    flag = _flag(item)
     if item.type is bool:
         parser.add_argument(flag, action="store_true", help=options["help"])
         return
@@ -131,11 +136,6 @@ def _from_here(path: Path) -> str:
         return whole
 
 
-@dataclass(frozen=True)
-class NoSettings:
-    """Of a script without flags."""
-
-
 def run(main, description: str | None = None) -> None:
     """Call a script's `main`: what the user can put right becomes one line and exit code 2, never a traceback.
 
@@ -143,7 +143,7 @@ def run(main, description: str | None = None) -> None:
     """
     try:
         if description:
-            parse(NoSettings, description)
+            _parser(description).parse_args()
         main()
     except UserError as error:
         print(f"error: {shown(error, 2000)}", file=sys.stderr)

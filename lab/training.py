@@ -8,10 +8,7 @@ never interrupted.
 """
 
 import copy
-import hashlib
 import math
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -26,11 +23,11 @@ from tqdm import tqdm
 from lab import checkpoint
 from lab.fast import Fast
 from lab.figures import draw_training_curves
-from lab.files import UserError, only_one, read_json, versions, write_json, write_timing
+from lab.files import UserError, digest, only_one, read_json, versions, write_json, write_timing
+from lab.previous import make_room
 
 COLUMNS = ("train_loss", "train_acc", "val_loss", "val_acc")  # of the log, one number per epoch
-FINISHED = ("training_log.json", "best_model.pth", "training_curves.png", "timing.json")  # of a run
-Batch = tuple[Tensor, ...]  # tensors with one entry per row
+Batch = tuple[Tensor, ...]  # tensors with one entry per row; a NamedTuple of them stays one
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Task:
     test: Batch
     score: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]  # -> loss [B], correct [B] (bool)
     augment: Callable[[Batch, torch.Generator], Batch] = lambda rows, generator: rows  # of the rows of an epoch
-    weights: Tensor | None = None  # if given: the rows of an epoch are drawn with replacement, in this proportion
+    proportions: Tensor | None = None  # [N] if given: the rows of an epoch are drawn with replacement, so often each
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,11 @@ class Recipe:
 
 
 def take(rows: Batch, index, device=None) -> Batch:
-    return tuple(tensor[index].to(device) if device else tensor[index] for tensor in rows)
+    """Some of the rows (an index tensor, a mask or a slice), in the same kind of tuple."""
+    chosen = [tensor[index] for tensor in rows]
+    if device is not None:
+        chosen = [tensor.to(device) for tensor in chosen]
+    return type(rows)(*chosen) if hasattr(rows, "_fields") else tuple(chosen)
 
 
 @torch.no_grad()
@@ -101,20 +102,29 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=recipe.lr, betas=recipe.betas, fused=True)
 
 
+def rows_of_epoch(rows: Batch, task: Task, recipe: Recipe, generator: torch.Generator) -> Batch:
+    """All rows in random order, or as many as the recipe says, drawn in the task's proportions; augmented."""
+    if task.proportions is None:
+        order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
+    else:
+        count = recipe.epoch_rows or len(rows[0])
+        order = torch.multinomial(task.proportions, count, replacement=True, generator=generator)
+    return task.augment(take(rows, order.to(rows[0].device)), generator)
+
+
 def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Recipe, epoch: int, seed: int, bar) -> list:
     """One epoch of steps; returns the mean loss and the share of correct rows while training."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     torch.manual_seed(seed * 1_000_003 + epoch)  # of dropout
-    if task.weights is None:
-        order = torch.randperm(len(rows[0]), generator=generator)[: recipe.epoch_rows]
-    else:
-        order = torch.multinomial(task.weights, recipe.epoch_rows or len(rows[0]), True, generator=generator)
-    rows = task.augment(take(rows, order.to(rows[0].device)), generator)
-    batches = [*zip(*(tensor.split(recipe.batch_size) for tensor in rows), strict=True)]
+    rows = rows_of_epoch(rows, task, recipe, generator)
+    count = len(rows[0])
+    starts = range(0, count, recipe.batch_size)
+    steps = recipe.epochs * len(starts)
     sums = torch.zeros(2, device=rows[0].device)
     model.train()
-    for number, batch in enumerate(batches):
-        step, steps = epoch * len(batches) + number, recipe.epochs * len(batches)
+    for number, start in enumerate(starts):
+        step = epoch * len(starts) + number
+        batch = take(rows, slice(start, start + recipe.batch_size))
         losses, correct = task.score(model, batch)
         optimizer.zero_grad()
         losses.mean().backward()
@@ -132,13 +142,15 @@ def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Reci
             update([*average.parameters()], [*model.parameters()], None)
         sums += torch.stack([losses.detach().sum(), correct.sum()])
         bar.update()
-    return (sums / len(order)).tolist()
+    return (sums / count).tolist()
 
 
 def train(
-    model: nn.Module, task: Task, recipe: Recipe, settings: dict, output_dir: Path, seed: int, resume: bool = False
+    model: nn.Module, task: Task, recipe: Recipe, settings: dict, output_dir: Path, *, resume: bool = False
 ) -> dict:
     """Train, keep the best and the last checkpoint, write the log and the curves; returns the log.
+
+    settings: what decides the run, as plain values; the seed of its randomness is among them.
 
     best_model.pth       weights (their EMA, with recipe.ema_decay) of the epoch with the highest validation
                          accuracy, the latest of these
@@ -151,7 +163,7 @@ def train(
     log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     with only_one(output_dir, "a training"):
         try:
-            return _train(model, task, recipe, settings, output_dir, seed, resume, log)
+            return _train(model, task, recipe, settings, output_dir, resume, log)
         except KeyboardInterrupt:
             if not log["val_acc"]:
                 raise KeyboardInterrupt("stopped by you in the first epoch: nothing was written.") from None
@@ -161,7 +173,17 @@ def train(
             ) from None
 
 
-def _train(model, task, recipe, settings, output_dir, seed, resume, log) -> dict:
+def train_or_reuse(model: nn.Module, task: Task, recipe: Recipe, settings: dict, output_dir: Path) -> dict:
+    """The log of the run with exactly these settings and rows in `output_dir`: one that has ended is kept, one that
+    was stopped goes on, and otherwise it is trained."""
+    wanted = settings | {"data": data_digest(task)}
+    log = finished(output_dir, wanted)
+    if log is not None:
+        return log
+    return train(model, task, recipe, settings, output_dir, resume=stopped(output_dir, wanted))
+
+
+def _train(model, task, recipe, settings, output_dir, resume, log) -> dict:
     rows = take(task.train, slice(None), next(model.parameters()).device)
     average = copy.deepcopy(model) if recipe.ema_decay else model
     optimizer = make_optimizer(model, recipe)
@@ -174,67 +196,31 @@ def _train(model, task, recipe, settings, output_dir, seed, resume, log) -> dict
     with tqdm(**steps, unit="step", leave=False, disable=None) as bar:
         for epoch in range(done, recipe.epochs):
             started = time.perf_counter()
-            scores = train_epoch(model, average, optimizer, rows, task, recipe, epoch, seed, bar)
+            scores = train_epoch(model, average, optimizer, rows, task, recipe, epoch, settings["seed"], bar)
             scores += evaluate(average, task.val, task.score)
             for name, value in zip(COLUMNS, scores, strict=True):
                 log[name].append(value)
-            best = scores[-1] == max(log["val_acc"])
-            log["best_epoch"] = epoch + 1 if best else log["best_epoch"]
+            is_best = log["val_acc"][-1] == max(log["val_acc"])  # of equals the latest
+            if is_best:
+                log["best_epoch"] = epoch + 1
             log["seconds"] += time.perf_counter() - started
-            bar.write(_line(epoch, recipe, scores, best), file=sys.stdout)
+            bar.write(_line(epoch, recipe, scores, is_best), file=sys.stdout)
             if epoch == 0:
-                _clear(output_dir)
+                make_room(output_dir)
             header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1}
-            if best:
+            if is_best:
                 checkpoint.save(output_dir / "best_model.pth", header | {"model": average.state_dict()})
             state = {name: part.state_dict() for name, part in parts.items()}
             checkpoint.save(output_dir / "last.pth", header | state | {"log": log})
     return _finish(model, task, settings, output_dir, log)
 
 
-def _line(epoch: int, recipe: Recipe, scores: list[float], best: bool) -> str:
+def _line(epoch: int, recipe: Recipe, scores: list[float], is_best: bool) -> str:
     train_loss, train_acc, val_loss, val_acc = scores
     return (
         f"epoch {epoch + 1:3d}/{recipe.epochs}   train: loss {train_loss:.4f}, accuracy {train_acc:7.2%}   "
-        f"validation: loss {val_loss:.4f}, accuracy {val_acc:7.2%}{' *' if best else ''}"
+        f"validation: loss {val_loss:.4f}, accuracy {val_acc:7.2%}{' *' if is_best else ''}"
     )
-
-
-def _clear(folder: Path) -> None:
-    """Make room for a new run. A finished run goes to previous/, unless the one there is better; both are said.
-
-    Whatever moment the process is killed at, no checkpoint is left beside the state or the log of another run: the
-    old state goes first, and a finished run is copied whole before its log, and then the rest of it, is removed.
-    """
-    (folder / "last.pth").unlink(missing_ok=True)
-    if not (folder / "training_log.json").exists():
-        return
-    previous, copied = folder / "previous", folder / ".previous.tmp"
-    (accuracy, what), (best, better) = _of_finished(folder), _of_finished(previous)
-    if best > accuracy:
-        where = f"it is replaced, because {previous} holds a better one, {better}"
-    else:
-        shutil.rmtree(copied, ignore_errors=True)  # of a process that was killed here
-        copied.mkdir()
-        for name in FINISHED:
-            if (folder / name).exists():
-                shutil.copy(folder / name, copied / name)
-        shutil.rmtree(previous, ignore_errors=True)
-        os.replace(copied, previous)
-        where = f"it is now in {previous}"
-    for name in FINISHED:
-        (folder / name).unlink(missing_ok=True)
-    print(f"{folder} held {what}: {where}. What was analysed of it stays until it is analysed again.", flush=True)
-
-
-def _of_finished(folder: Path) -> tuple[float, str]:
-    """The test accuracy of the finished run in `folder` (below 0 if there is none), and the run in words."""
-    try:
-        log = read_json(folder / "training_log.json", "")
-        what = f"a run of {len(log['val_acc'])} epochs, {log['test_acc']:.2%} of the test rows correct"
-        return (log["test_acc"] if (folder / "best_model.pth").exists() else -1.0), what
-    except (UserError, KeyError, TypeError, ValueError):
-        return -1.0, "an earlier run"
 
 
 def _restore(path: Path, kind: str, settings: dict, parts: dict) -> dict:
@@ -301,10 +287,10 @@ def stopped(output_dir: Path, settings: dict) -> bool:
 
 def data_digest(task: Task) -> str:
     """16 hex digits that tell these rows from any others."""
-    digest = hashlib.sha256()
+    parts = []
     for tensor in (*task.train, *task.val, *task.test):
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode() + tensor.cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]
+        parts += [f"{tensor.dtype} {tuple(tensor.shape)}".encode(), tensor.cpu().numpy().tobytes()]
+    return digest(*parts)
 
 
 def _finish(model, task, settings, output_dir: Path, log: dict) -> dict:

@@ -41,15 +41,10 @@ from problem1.analysis import (
 from problem1.analysis.context import Context, load_context
 
 HERE = Path(__file__).resolve().parent
-OF_SOME_MODELS = (  # what the analysis of an earlier model may have left, and this one may not write again
-    "examples/*+*.*",
-    "examples/given/*.*",
-    "attention_patterns/*+*.*",
-    "attention_patterns/*.head*.*",
-    "attention_patterns/in_detail.*",
-    "head_analysis/prun*.*",
-    "carry/*.*",
-)
+# Each has its QUESTION and the FILES it writes, `run`, which measures and writes, and `findings`, which says what came
+# out. A later one may use the results of those before it.
+OF_ANY_MODEL = (exhaustive, examples, attention_maps, attention_statistics, ablation)
+OF_ONE_THAT_CAN_ADD = (pruning, patching, summary)
 
 
 @dataclass(frozen=True)
@@ -63,63 +58,59 @@ class Settings:
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
 
 
-def analyse(context: Context, num_samples: int) -> None:
-    """Questions about any model, then how one that can add does it; at the end, what an earlier analysis left goes."""
-    before = of_some_models(context.output_dir)
-    answer(context, num_samples)
-    now = of_some_models(context.output_dir)
+def analyse(context: Context) -> None:
+    """Ask every question; at the end, what an earlier analysis left and this one did not write again goes."""
+    before = written(context.output_dir)
+    analyses = OF_ANY_MODEL
+    if context.meaningful:
+        analyses += OF_ONE_THAT_CAN_ADD
+    seconds = {}
+    for analysis in analyses:
+        started = time.perf_counter()
+        ask(analysis, context)
+        seconds[analysis.FILES[0]] = round(time.perf_counter() - started, 1)
+    where = next(context.model.parameters()).device
+    write_timing(context.output_dir, sum(seconds.values()), where, "analysis_timing.json", by_result=seconds)
+    now = written(context.output_dir)
     for path, when in before.items():
-        if now.get(path) == when:  # not written again
+        if now.get(path) == when:
             path.unlink()
 
 
-def of_some_models(folder: Path) -> dict[Path, int]:
-    """The files OF_SOME_MODELS, and when they were written."""
-    found = [path for pattern in OF_SOME_MODELS for path in folder.glob(pattern)]
-    return {path: path.stat().st_mtime_ns for path in found}
+def ask(analysis, context: Context) -> None:
+    """Print the question, where the answer is in full, and what it is."""
+    print(f"{analysis.QUESTION:<50}{analysis.FILES[0]}", flush=True)
+    results = analysis.run(context)
+    name = analysis.__name__.rpartition(".")[2]
+    context.results[name] = results
+    if context.meaningful or analysis is exhaustive:
+        print(textwrap.indent(analysis.findings(results), "    "), flush=True)
 
 
-def answer(context: Context, num_samples: int) -> None:
-    """The table of contents."""
-    seconds: dict[str, float] = {}
-
-    def step(question: str, file: str, module, *inputs) -> dict:
-        print(f"{question:<50}{file}", flush=True)
-        started = time.perf_counter()
-        results = module.run(context, *inputs)
-        seconds[file] = round(time.perf_counter() - started, 1)
-        if context.meaningful or module is exhaustive:
-            print(textwrap.indent(module.findings(results), "    "), flush=True)
-        return results
-
-    step("Is every sum right?", "verification.json", exhaustive)
-    shown = step("What does it write for single sums?", "examples/", examples, num_samples)
-    means = step("Where does each head attend?", "attention_patterns/overview.png", attention_maps, shown)
-    attends = step("What does each head attend to?", "head_analysis/head_specialization.json", attention_statistics)
-    lost = step("What is lost without each head and layer?", "head_analysis/ablation_results.json", ablation)
-    if context.meaningful:
-        step("How many heads can be removed?", "head_analysis/pruning_curve.json", pruning, lost)
-        patched = step("Which heads bring the carry?", "carry/patching.json", patching)
-        step("What is each head for?", "carry/summary.txt", summary, shown, means, lost, attends, patched)
-    where = next(context.model.parameters()).device
-    write_timing(context.output_dir / "carry", sum(seconds.values()), where, by_result=seconds)
+def written(folder: Path) -> dict[Path, int]:
+    """The files in `folder` that analyses write, and when each was written."""
+    times = {}
+    for analysis in OF_ANY_MODEL + OF_ONE_THAT_CAN_ADD:
+        for pattern in analysis.FILES:
+            for path in folder.glob(pattern):
+                times[path] = path.stat().st_mtime_ns
+    return times
 
 
 def main(settings: Settings) -> None:
     chosen = device.start(settings.device)
     context = load_context(settings.model_path, settings.data_dir, settings.output_dir, settings.batch_size, chosen)
+    context.num_samples = settings.num_samples
     given = [examples.parse_sum(text, context.num_digits) for text in settings.examples]
     with only_one(settings.output_dir, "a training or an analysis"), Fast():
         if context.warning:
             print(f"WARNING: {context.warning}\n", flush=True)
         if given:
             print(examples.findings(examples.run_given(context, given)))
-            print(
-                f"drawn in {settings.output_dir / examples.GIVEN}: A+B.png, and every head's pattern in A+B.heads.png"
-            )
+            print(f"drawn in {settings.output_dir / examples.GIVEN}: {examples.GIVEN_FIGURES}")
             return
         try:
-            analyse(context, settings.num_samples)
+            analyse(context)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"stopped by you; what has not been analysed again is in {settings.output_dir} as it was before."

@@ -22,9 +22,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return torch.softmax(scores, dim=-1) * (1 - forbidden)
 
 
-def scaled_dot_product_attention(
-    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Q [..., Tq, d], K [..., Tk, d], V [..., Tk, dv] -> output [..., Tq, dv], weights [..., Tq, Tk].
 
     mask: 1 or True where a query may attend, broadcastable to the weights.
@@ -40,16 +38,13 @@ def create_causal_mask(seq_len: int, device: torch.device | str | None = None) -
 
 
 class MultiHeadAttention(nn.Module):
-    """`num_heads` attentions side by side, each on its own d_model / num_heads dimensions.
+    """`num_heads` attentions side by side, each on its own d_model / num_heads dimensions."""
 
-    hooks: see lab/hooks.py, which knows this module by its `name`, such as "encoder.0.self".
-    """
-
-    def __init__(self, d_model: int, num_heads: int, name: str = "attention"):
+    def __init__(self, d_model: int, num_heads: int):
         super().__init__()
         if d_model % num_heads:
             raise ValueError(f"d_model ({d_model}) must be a multiple of num_heads ({num_heads})")
-        self.num_heads, self.name = num_heads, name
+        self.num_heads = num_heads
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
@@ -66,19 +61,13 @@ class MultiHeadAttention(nn.Module):
         """[B, H, T, d_head] -> [B, T, d_model], the inverse of split_heads"""
         return x.transpose(1, 2).flatten(2)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, hooks=None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """query [B, Tq, d_model], key and value [B, Tk, d_model] -> output [B, Tq, d_model], weights [B, H, Tq, Tk].
 
         mask: 1 or True where a query may attend, broadcastable to the weights.
         """
-        return self.attend(self.query(query), self.key(key), self.value(value), mask, hooks)
-
-    def attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, hooks=None) -> tuple[Tensor, Tensor]:
-        """`forward` after its three projections: with a KV cache, those of earlier tokens are not computed again."""
-        Q, K, V = self.split_heads(Q), self.split_heads(K), self.split_heads(V)
+        Q = self.split_heads(self.query(query))
+        K = self.split_heads(self.key(key))
+        V = self.split_heads(self.value(value))
         heads, weights = scaled_dot_product_attention(Q, K, V, mask)
-        if hooks is not None:
-            heads = hooks(self.name, heads, weights)
         return self.output(self.combine_heads(heads)), weights

@@ -13,10 +13,16 @@ KIND = "problem1/digits"
 
 def build(settings: dict) -> Seq2SeqTransformer:
     """The untrained model with these settings (those of train.py, and the digits of an operand)."""
-    width, heads, layers = settings["d_model"], settings["num_heads"], settings["num_layers"]
-    longest = 2 * settings["num_digits"] + 2
-    shape = (width, heads, layers, layers, settings["d_ff"], settings["dropout"], longest)
-    return Seq2SeqTransformer(VOCAB_SIZE, *shape)
+    return Seq2SeqTransformer(
+        VOCAB_SIZE,
+        d_model=settings["d_model"],
+        num_heads=settings["num_heads"],
+        num_encoder_layers=settings["num_layers"],
+        num_decoder_layers=settings["num_layers"],
+        d_ff=settings["d_ff"],
+        dropout=settings["dropout"],
+        max_len=2 * settings["num_digits"] + 2,
+    )
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[Seq2SeqTransformer, dict]:

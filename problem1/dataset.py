@@ -19,8 +19,10 @@ from problem1 import generate_data
 from problem1.generate_data import LONGEST, PLUS, to_digits
 
 DEFAULT = generate_data.Settings.output_dir  # where the data is, if no other folder is named
-START, PAD, VOCAB_SIZE = 11, 12, 13
-SYMBOLS = [*"0123456789", "+", "<s>", "<pad>"]
+START = 11
+PAD = 12
+VOCAB_SIZE = 13
+SYMBOLS = [*"0123456789", "+", "<s>", "<pad>"]  # by token
 
 
 @dataclass(frozen=True)
@@ -48,25 +50,30 @@ class Sums:
 
 def encode(a: Tensor, b: Tensor) -> Sums:
     """Operands a and b as digits, each [N, digits], most significant first, as rows: added by columns, as on paper."""
-    carry, columns = torch.zeros_like(a[:, 0]), []
+    carry = torch.zeros_like(a[:, 0])
+    digits = []  # of the sum, the ones first
     for column in range(a.shape[1] - 1, -1, -1):
         total = a[:, column] + b[:, column] + carry
+        digits.append(total % 10)
         carry = total // 10
-        columns.append(total % 10)
-    targets = torch.stack([*columns, carry][::-1], dim=1)
-    return Sums(torch.cat([a, torch.full_like(a[:, :1], PLUS), b], 1), targets)
+    digits.append(carry)
+    plus = torch.full_like(a[:, :1], PLUS)
+    return Sums(sources=torch.cat([a, plus, b], dim=1), targets=torch.stack(digits[::-1], dim=1))
 
 
 def digits_of(numbers: Tensor, width: int) -> Tensor:
     """Numbers [N] of up to 18 digits -> [N, width], most significant digit first"""
-    return numbers.unsqueeze(1) // 10 ** torch.arange(width - 1, -1, -1) % 10
+    powers = 10 ** torch.arange(width - 1, -1, -1)  # 100, 10, 1
+    return numbers.unsqueeze(1) // powers % 10
 
 
 def every_pair(num_digits: int) -> Sums:
     """All pairs of operands of exactly `num_digits` digits: 810,000 for three."""
     numbers = torch.arange(10 ** (num_digits - 1), 10**num_digits)
     digits = digits_of(numbers, num_digits)
-    return encode(digits.repeat_interleave(len(numbers), 0), digits.repeat(len(numbers), 1))
+    a = digits.repeat_interleave(len(numbers), 0)  # 100, 100, 100, …
+    b = digits.repeat(len(numbers), 1)  # 100, 101, 102, …
+    return encode(a, b)
 
 
 def random_pairs(num_digits: int, count: int, seed: int) -> Sums:
@@ -84,19 +91,21 @@ def carries(sums: Sums) -> Tensor:
     347+159: 7+9 = 16 carries, 4+5+1 = 10 carries, 3+1+1 = 5 does not: [False, True, True].
     """
     a, b = sums.operands()
-    carry, out = torch.zeros(len(sums), dtype=torch.bool), []
+    carry = torch.zeros(len(sums), dtype=torch.bool)
+    by_column = []  # the ones first
     for column in range(sums.num_digits - 1, -1, -1):
         carry = a[:, column] + b[:, column] + carry >= 10
-        out.append(carry)
-    return torch.stack(out[::-1], dim=1)
+        by_column.append(carry)
+    return torch.stack(by_column[::-1], dim=1)
 
 
 def longest_chain(carry: Tensor) -> Tensor:
     """[N, digits] -> [N] the most neighbouring columns that all carry."""
-    run = longest = torch.zeros(len(carry), dtype=torch.long)
+    chain = torch.zeros(len(carry), dtype=torch.long)  # that ends at the column
+    longest = chain
     for column in carry.unbind(1):
-        run = (run + 1) * column
-        longest = torch.maximum(longest, run)
+        chain = (chain + 1) * column  # one more where the column carries, 0 where it does not
+        longest = torch.maximum(longest, chain)
     return longest
 
 
@@ -114,8 +123,10 @@ def score(model, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """
     sums = Sums(*batch)
     logits = model(sums.sources, decoder_inputs(sums.targets))
-    losses = F.cross_entropy(logits.transpose(1, 2), sums.targets, reduction="none").mean(1)
-    return losses, (logits.argmax(-1) == sums.targets).all(1)
+    # cross_entropy wants the classes in dimension 1: [B, vocabulary, T], [B, T] -> [B, T]
+    losses = F.cross_entropy(logits.transpose(1, 2), sums.targets, reduction="none")
+    right = (logits.argmax(-1) == sums.targets).all(1)
+    return losses.mean(1), right
 
 
 def swap_columns(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -126,9 +137,11 @@ def swap_columns(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tu
     """
     sums = Sums(*batch)
     a, b = sums.operands()
-    swap = (torch.rand(a.shape, generator=generator) < 0.5).to(a.device)
     plus = sums.sources[:, sums.num_digits : sums.num_digits + 1]
-    return torch.cat([torch.where(swap, b, a), plus, torch.where(swap, a, b)], 1), sums.targets
+    swap = (torch.rand(a.shape, generator=generator) < 0.5).to(a.device)
+    above = torch.where(swap, b, a)
+    below = torch.where(swap, a, b)
+    return torch.cat([above, plus, below], 1), sums.targets
 
 
 def sampling_weights(sums: Sums, hard_weight: float) -> Tensor:
@@ -137,7 +150,8 @@ def sampling_weights(sums: Sums, hard_weight: float) -> Tensor:
     Those columns decide whether a carry is born or passed on; with equal weights they are what a model gets wrong last.
     """
     a, b = sums.operands()
-    return (1.0 + hard_weight) ** ((a + b == 9) | (a + b == 10)).sum(1)
+    hard = (a + b == 9) | (a + b == 10)  # [N, digits]
+    return (1.0 + hard_weight) ** hard.sum(1)
 
 
 def load(data_dir: Path, name: str) -> Sums:
@@ -167,7 +181,8 @@ def _complaint(row, widths: tuple[int, int] | None) -> str | None:
         odd = [token for token in tokens if not 0 <= token <= 9 and not (key == "input" and token == PLUS)]
         if odd:
             return f'"{key}" holds {odd[0]}, which is not a digit'
-    source, target = row["input"], row["target"]
+    source = row["input"]
+    target = row["target"]
     digits = len(source) // 2
     if digits > LONGEST:
         return f'"input" has operands of {digits:,} digits, more than {LONGEST}'
@@ -175,7 +190,8 @@ def _complaint(row, widths: tuple[int, int] | None) -> str | None:
         return '"input" must be two operands of the same number of digits with one 10 (+) between them'
     if widths is not None and widths[0] != len(source):
         return f'"input" has {len(source)} tokens where the rows before have {widths[0]}'
-    a, b = (int("".join(map(str, part))) for part in (source[:digits], source[digits + 1 :]))
+    a = int("".join(map(str, source[:digits])))
+    b = int("".join(map(str, source[digits + 1 :])))
     right = to_digits(a + b, digits + 1)
     if target != right:
         return f'"target" is {target}, but {a} + {b} is {right}'
@@ -198,11 +214,11 @@ def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Sums]:
     return sums
 
 
-def seen_in(sums: Sums, trained: Sums) -> Tensor:
-    """[N] True where training can have shown a pair: it stands in `trained`, or becomes one that does by swapping
+def seen_in(sums: Sums, train: Sums) -> Tensor:
+    """[N] True where training can have shown a pair: it stands in `train`, or becomes one that does by swapping
     digits within columns (`swap_columns`)."""
-    rows = {tuple(row) for row in _unordered(trained).tolist()}
-    return torch.tensor([tuple(row) in rows for row in _unordered(sums).tolist()])
+    seen = {tuple(row) for row in _unordered(train).tolist()}
+    return torch.tensor([tuple(row) in seen for row in _unordered(sums).tolist()])
 
 
 def _unordered(sums: Sums) -> Tensor:

@@ -5,10 +5,6 @@
 Most significant digit first, 10 stands for +, and the sum is padded with zeros to one digit more than the
 operands have. Operands have exactly --num-digits digits (no leading zero). Train, val and test are drawn with
 seeds --seed, --seed+1 and --seed+2; within a file no pair occurs twice.
-
-For longer numbers, rows in which a carry passes through many columns must be among those that training shows:
-
-    python problem1/generate_data.py --num-digits 10 --train-size 200000 --hard-share 0.75 --output-dir ten
 """
 
 import random
@@ -55,7 +51,8 @@ def make_row(a: int, b: int, num_digits: int) -> dict:
 
 def make_rows(num_digits: int, size: int, seed: int) -> list[dict]:
     """`size` different pairs (a, b), as the course's own generator draws them."""
-    low, high = 10 ** (num_digits - 1), 10**num_digits - 1
+    low = 10 ** (num_digits - 1)
+    high = 10**num_digits - 1
     available = (high - low + 1) ** 2
     if size > available:
         raise UserError(
@@ -82,17 +79,16 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 
 def generate(settings: Settings) -> None:
     sizes = {"train": settings.train_size, "val": settings.val_size, "test": settings.test_size}
-    files = {
-        name: make_rows(settings.num_digits, size, settings.seed + number)
-        for number, (name, size) in enumerate(sizes.items())
-    }
+    files = {}
+    for number, (name, size) in enumerate(sizes.items()):
+        files[name] = make_rows(settings.num_digits, size, settings.seed + number)
     with only_one(settings.output_dir, "a script that writes data"):
         for name, rows in files.items():
             write_rows(settings.output_dir / f"{name}.json", rows)
             print(f"{settings.output_dir / name}.json: {len(rows):,} rows")
-    trained = {tuple(row["input"]) for row in files["train"]}
+    in_train = {tuple(row["input"]) for row in files["train"]}
     for name in ("val", "test"):
-        shared = sum(tuple(row["input"]) in trained for row in files[name])
+        shared = sum(tuple(row["input"]) in in_train for row in files[name])
         print(f"{shared:,} of the {len(files[name]):,} pairs in {name}.json also stand in train.json")
 
 

@@ -32,12 +32,11 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("table", table, persistent=False)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """`start` is the position of x's first token: above 0 when decoding with a KV cache."""
-        end = start + x.shape[1]
-        if end > len(self.table):
-            raise ValueError(f"{end} positions are needed, but max_len is {len(self.table)}")
-        return self.dropout(x + self.table[start:end])
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        if length > len(self.table):
+            raise ValueError(f"{length} positions are needed, but max_len is {len(self.table)}")
+        return self.dropout(x + self.table[:length])
 
 
 class FeedForward(nn.Module):
@@ -56,55 +55,39 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward: [B, S, d_model] -> the same."""
 
-    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0, name: str = "encoder.0"):
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads, f"{name}.self")
+        self.attention = MultiHeadAttention(d_model, num_heads)
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
-        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attention_norm = nn.LayerNorm(d_model)
+        self.feed_forward_norm = nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, hooks=None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         normed = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normed, normed, normed, mask, hooks)[0])
+        x = x + self.dropout(self.attention(normed, normed, normed, mask)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the encoder's memory, then feed-forward: [B, T, d_model] -> the same."""
 
-    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0, name: str = "decoder.0"):
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, num_heads, f"{name}.self")
-        self.cross_attention = MultiHeadAttention(d_model, num_heads, f"{name}.cross")
+        self.self_attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
-        self.self_norm, self.cross_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.self_norm = nn.LayerNorm(d_model)
+        self.cross_norm = nn.LayerNorm(d_model)
         self.feed_forward_norm = nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
-        hooks=None,
-        cache: dict | None = None,
+        self, x: Tensor, memory: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
     ) -> Tensor:
-        """cache: the KV cache, an empty dictionary at first. With it, x is only the tokens that are new; keys and
-        values of the earlier ones, and of the memory, come from the calls before."""
-        attention, normed = self.self_attention, self.self_norm(x)
-        keys, values = attention.key(normed), attention.value(normed)
-        if cache:
-            keys, values = torch.cat([cache["keys"], keys], 1), torch.cat([cache["values"], values], 1)
-            memory_keys, memory_values = cache["memory_keys"], cache["memory_values"]
-        else:
-            memory_keys, memory_values = self.cross_attention.key(memory), self.cross_attention.value(memory)
-        if cache is not None:
-            cache.update(keys=keys, values=values, memory_keys=memory_keys, memory_values=memory_values)
-
-        x = x + self.dropout(attention.attend(attention.query(normed), keys, values, tgt_mask, hooks)[0])
-        queries = self.cross_attention.query(self.cross_norm(x))
-        x = x + self.dropout(self.cross_attention.attend(queries, memory_keys, memory_values, src_mask, hooks)[0])
+        normed = self.self_norm(x)
+        x = x + self.dropout(self.self_attention(normed, normed, normed, tgt_mask)[0])
+        x = x + self.dropout(self.cross_attention(self.cross_norm(x), memory, memory, src_mask)[0])
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -112,8 +95,7 @@ class Seq2SeqTransformer(nn.Module):
     """Encoder and decoder over one vocabulary.
 
     Masks hold 1 or True where attention is allowed: src_mask [B, 1, 1, S] leaves out padding of the source;
-    tgt_mask is causal if none is given. Heads are called "encoder.0.self.head0" … "decoder.1.cross.head3"; `hooks`
-    record them and intervene in them (lab/hooks.py).
+    tgt_mask is causal if none is given.
     """
 
     def __init__(
@@ -133,60 +115,47 @@ class Seq2SeqTransformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.position = PositionalEncoding(d_model, max_len, dropout)
         shape = (d_model, num_heads, d_ff, dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(*shape, f"encoder.{i}") for i in range(num_encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*shape, f"decoder.{i}") for i in range(num_decoder_layers))
-        self.encoder_norm, self.decoder_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.encoder = nn.ModuleList(EncoderLayer(*shape) for _ in range(num_encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*shape) for _ in range(num_decoder_layers))
+        self.encoder_norm = nn.LayerNorm(d_model)
+        self.decoder_norm = nn.LayerNorm(d_model)
         self.output = nn.Linear(d_model, vocab_size)
 
-    def head_names(self) -> list[str]:
-        """Every head, from the source to the output."""
-        modules = [layer.attention for layer in self.encoder]
-        for layer in self.decoder:
-            modules += [layer.self_attention, layer.cross_attention]
-        return [f"{module.name}.head{head}" for module in modules for head in range(module.num_heads)]
-
-    def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         """[B, T] -> [B, T, d_model]"""
-        return self.position(self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim), start)
+        return self.position(self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim))
 
-    def encode(self, src: Tensor, src_mask: Tensor | None = None, hooks=None) -> Tensor:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
         """source [B, S] -> memory [B, S, d_model]"""
         x = self.embed(src)
         for layer in self.encoder:
-            x = layer(x, src_mask, hooks)
+            x = layer(x, src_mask)
         return self.encoder_norm(x)
 
     def decode(
-        self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None, hooks=None
+        self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
     ) -> Tensor:
         """target so far [B, T] and memory [B, S, d_model] -> logits [B, T, vocab_size] of each next token"""
         if tgt_mask is None:
             tgt_mask = create_causal_mask(tgt.shape[1], tgt.device)
         x = self.embed(tgt)
         for layer in self.decoder:
-            x = layer(x, memory, src_mask, tgt_mask, hooks)
+            x = layer(x, memory, src_mask, tgt_mask)
         return self.output(self.decoder_norm(x))
 
     def forward(
-        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None, hooks=None
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
     ) -> Tensor:
         """source [B, S], target so far [B, T] -> logits [B, T, vocab_size] of each next token"""
-        return self.decode(tgt, self.encode(src, src_mask, hooks), src_mask, tgt_mask, hooks)
+        return self.decode(tgt, self.encode(src, src_mask), src_mask, tgt_mask)
 
     @torch.no_grad()
-    def generate(self, src: Tensor, max_len: int, start_token: int, src_mask: Tensor | None = None) -> Tensor:
-        """Greedy decoding: answers [B, max_len] without the start token. A KV cache makes a step cost one token."""
-        was_training = self.training
-        self.eval()
-        memory = self.encode(src, src_mask)
-        token = src.new_full((len(src), 1), start_token)
-        caches = [{} for _ in self.decoder]
-        answer = [src.new_empty(len(src), 0)]
-        for position in range(max_len):
-            x = self.embed(token, position)
-            for layer, cache in zip(self.decoder, caches, strict=True):
-                x = layer(x, memory, src_mask, cache=cache)
-            token = self.output(self.decoder_norm(x)).argmax(-1)
-            answer.append(token)
-        self.train(was_training)
-        return torch.cat(answer, dim=1)
+    def generate(self, src: Tensor, max_len: int, start_token: int) -> Tensor:
+        """Greedy decoding: source [B, S] -> answers [B, max_len], without the start token."""
+        memory = self.encode(src)
+        tgt = src.new_full((len(src), 1), start_token)
+        for _ in range(max_len):
+            logits = self.decode(tgt, memory)
+            next_token = logits[:, -1].argmax(-1, keepdim=True)
+            tgt = torch.cat([tgt, next_token], dim=1)
+        return tgt[:, 1:]

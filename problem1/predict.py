@@ -22,6 +22,7 @@ from lab import device
 from lab.files import UserError, shown
 from lab.settings import parse, run, setting
 from lab.statistics import margins
+from problem1.analysis.rows import digit_names
 from problem1.checkpoint import load_model
 from problem1.dataset import START, SYMBOLS, decoder_inputs
 from problem1.generate_data import PLUS
@@ -29,7 +30,6 @@ from problem1.generate_data import PLUS
 MODEL = Path(__file__).resolve().parent / "results" / "best_model.pth"
 SUM = re.compile(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*")
 LISTED = 3  # digits with the smallest logit margins
-NAMES = ("ones", "tens", "hundreds", "thousands")
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ def read_sum(words, example: str = "python problem1/predict.py 347 + 159") -> tu
     match = SUM.fullmatch(line)
     if not match:
         raise UserError(f"{shown(line, 60)!r} is not a sum of two whole numbers from 0 on: write it as in 347 + 159.")
-    a, b = (number.lstrip("0") or "0" for number in match.groups())
-    return a, b
+    a, b = match.groups()
+    return a.lstrip("0") or "0", b.lstrip("0") or "0"
 
 
 @torch.no_grad()
@@ -60,10 +60,12 @@ def predict(pair: tuple[str, str], path: Path) -> tuple[str, list[float]]:
             f"{path} was trained on operands of exactly {digits} digits, without leading zeros; "
             f"for others: python beyond/any_length/predict.py {pair[0]} + {pair[1]}"
         )
-    a, b = ([int(digit) for digit in number] for number in pair)
+    a = [int(digit) for digit in pair[0]]
+    b = [int(digit) for digit in pair[1]]
     source = torch.tensor([[*a, PLUS, *b]])
     written = model.generate(source, digits + 1, START)
-    by_digit = margins(model(source, decoder_inputs(written)), written)[0].tolist()
+    logits = model(source, decoder_inputs(written))
+    by_digit = margins(logits, written)[0].tolist()
     text = "".join(SYMBOLS[token] for token in written[0].tolist())
     start = 1 if text[0] == "0" else 0  # 0506 is shown as 506
     return text[start:], by_digit[start:]
@@ -72,7 +74,7 @@ def predict(pair: tuple[str, str], path: Path) -> tuple[str, list[float]]:
 def report(pair: tuple[str, str], text: str, by_digit: list[float], right: str) -> str:
     """Three lines: the sum, whether it is right, and the digits that were closest to being others."""
     smallest = sorted(range(len(text)), key=lambda index: by_digit[index])[:LISTED]
-    names = [*NAMES, *(f"10^{power}" for power in range(len(NAMES), len(text)))][: len(text)][::-1]
+    names = digit_names(len(text))
     listed = [f"{text[index]} ({names[index]}) {by_digit[index]:.1f}" for index in smallest]
     return (
         f"{pair[0]} + {pair[1]} = {text}\n"

@@ -22,7 +22,7 @@ from lab.files import UserError
 from lab.settings import LARGEST_SEED, as_plain, command, parse, run, setting
 from lab.training import Recipe, Task, evaluate, train
 from problem1.checkpoint import KIND, build
-from problem1.dataset import load_or_generate, sampling_weights, score, seen_in, swap_columns
+from problem1.dataset import Sums, load_or_generate, sampling_weights, score, seen_in, swap_columns
 
 HERE = Path(__file__).resolve().parent
 
@@ -53,27 +53,39 @@ class Settings:
     resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
 
 
-def main(settings: Settings) -> None:
-    chosen = device.start(settings.device)
+def check(settings: Settings) -> None:
+    """Refuse what no model can have."""
     if settings.d_model % settings.num_heads:
         raise UserError(
             f"--d-model {settings.d_model} cannot be split among --num-heads {settings.num_heads}: choose a multiple."
         )
+
+
+def make_task(rows: dict[str, Sums], hard_weight: float) -> Task:
+    """The course's rows, those with columns that add up to 9 or 10 drawn more often, digits swapped within columns."""
+    parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
+    weights = sampling_weights(rows["train"], hard_weight)
+    return Task(KIND, **parts, score=score, augment=swap_columns, proportions=weights)
+
+
+def make_recipe(settings: Settings) -> Recipe:
+    return Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
+
+
+def config_of(settings: Settings, rows: dict[str, Sums]) -> dict:
+    """What decides the run, as plain values for the log and the checkpoint."""
+    return as_plain(settings) | {"num_digits": rows["train"].num_digits}
+
+
+def main(settings: Settings) -> None:
+    chosen = device.start(settings.device)
+    check(settings)
     rows = load_or_generate(settings.data_dir)
-    config = as_plain(settings) | {"num_digits": rows["train"].num_digits}
+    config = config_of(settings, rows)
     torch.manual_seed(settings.seed)
     model = build(config).to(chosen)
-    task = Task(
-        KIND,
-        train=(rows["train"].sources, rows["train"].targets),
-        val=(rows["val"].sources, rows["val"].targets),
-        test=(rows["test"].sources, rows["test"].targets),
-        score=score,
-        augment=swap_columns,
-        weights=sampling_weights(rows["train"], settings.hard_weight),
-    )
-    recipe = Recipe(settings.epochs, settings.batch_size, settings.lr, weight_decay=settings.weight_decay)
-    log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
+    task = make_task(rows, settings.hard_weight)
+    log = train(model, task, make_recipe(settings), config, settings.output_dir, resume=settings.resume)
     print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right")
     new = rows["test"][~seen_in(rows["test"], rows["train"])]
     if len(new):

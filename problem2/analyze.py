@@ -6,6 +6,7 @@ python problem2/analyze.py --sequence 3 15 41 27            # only this: what ea
 """
 
 import sys
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +21,14 @@ from lab import device
 from lab.fast import Fast
 from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem2.analysis import encodings, extrapolation, span
+from problem2.analysis import encodings, extrapolation, learned_table, span
 from problem2.analysis.context import Context, load_models
-from problem2.analysis.evaluation import margins, test_sets
+from problem2.analysis.evaluation import BATCH_SIZE, logit_differences, test_sets
 from problem2.dataset import DEFAULT, load_or_generate, to_rows, values_problem
+from problem2.positional_encoding import SCHEMES
 
 HERE = Path(__file__).resolve().parent
-QUESTIONS = {
-    "How accurate is each at lengths it was not trained on?": extrapolation,
-    "How much of a later position's sinusoidal code was ever trained?": span,
-    "What are the schemes, and what did training do to the learned table?": encodings,
-}
+ANALYSES = (extrapolation, span, encodings, learned_table)  # each has its question, and the files it writes
 
 
 @dataclass(frozen=True)
@@ -40,12 +38,54 @@ class Settings:
     output_dir: Path | None = setting(
         None, "folder to write to (default: extrapolation/ in --results-dir)", metavar="DIR"
     )
-    batch_size: int = setting(512, "sequences at once (fewer of long ones)", minimum=1)
+    batch_size: int = setting(BATCH_SIZE, "sequences at once (fewer of long ones)", minimum=1)
     test_lengths: tuple[int, ...] = setting((32, 64, 128, 256), "lengths to test at", minimum=2, maximum=20_000)
     sequence: tuple[int, ...] = setting(
         (), "only classify this sequence of values from 0 to 99", metavar="VALUE", repeats=True
     )
     device: str = setting("auto", "cpu, cuda or mps; auto takes the fastest there is")
+
+
+def main(settings: Settings) -> None:
+    started = time.perf_counter()
+    chosen = device.start(settings.device)
+    models = load_models(settings.results_dir, chosen)
+    if not models:
+        raise UserError(
+            f"{settings.results_dir} has no trained scheme: run train.py first, or name another with --results-dir."
+        )
+    missing = [name for name in SCHEMES if name not in models]
+    if missing:
+        print(f"not trained, so left out: {', '.join(missing)} (train.py --encoding {missing[0]} trains one)")
+    if settings.sequence:
+        classify(models, list(settings.sequence), chosen)
+        return
+    rows = load_or_generate(settings.data_dir)
+    context = Context(
+        models=models,
+        sets=test_sets(settings.data_dir, settings.test_lengths, rows),
+        trained_lengths=rows["train"].length_range(),
+        folder=settings.output_dir or settings.results_dir / "extrapolation",
+        config=as_plain(settings),
+        batch_size=settings.batch_size,
+    )
+    with only_one(context.folder, "an analysis"), Fast():
+        analyse(context)
+        write_timing(context.folder, time.perf_counter() - started, chosen)
+    print(f"\neverything is in {context.folder}")
+
+
+def analyse(context: Context) -> None:
+    """Ask every question, and print what was found and where there is more of it."""
+    for analysis in ANALYSES:
+        print(f"\n{analysis.QUESTION}", flush=True)
+        missing = [name for name in analysis.NEEDS if name not in context.models]
+        if missing:
+            print(f"  {missing[0]} is not trained")
+            continue
+        results = analysis.run(context)
+        print(textwrap.indent(analysis.findings(results), "  "))
+        print(f"  -> {', '.join(analysis.FILES)}", flush=True)
 
 
 @torch.no_grad()
@@ -54,37 +94,13 @@ def classify(models: dict, values: list[int], device: torch.device | str = "cpu"
     problem = values_problem(values)
     if problem:
         raise UserError(f"--sequence {problem}.")
-    sequence = to_rows([values]).sequences.to(device)
+    sequences = to_rows([values]).sequences.to(device)
     for name, model in models.items():
-        margin, votes = margins(model, sequence).item(), model.votes(sequence)[0][0].cpu()
+        margin = logit_differences(model, sequences).item()
+        votes = model.votes(sequences)[0][0].cpu()  # of each position: [T, 2]
         by_position = " ".join(f"{vote:+.1f}" for vote in (votes[:, 1] - votes[:, 0]).tolist())
         verdict = "sorted" if margin > 0 else "not sorted"
         print(f"{name:18} {verdict:10} margin {margin:+.1f}, by position {by_position}")
-
-
-def main(settings: Settings) -> None:
-    started, chosen = time.perf_counter(), device.start(settings.device)
-    models = load_models(settings.results_dir, chosen)
-    if settings.sequence:
-        return classify(models, list(settings.sequence), chosen)
-    rows = load_or_generate(settings.data_dir)
-    context = Context(
-        models=models,
-        sets=test_sets(settings.data_dir, settings.test_lengths, rows),
-        trained=rows["train"].length_range(),
-        lengths=settings.test_lengths,
-        data_dir=settings.data_dir,
-        results_dir=settings.results_dir,
-        folder=settings.output_dir or settings.results_dir / "extrapolation",
-        config=as_plain(settings),
-        batch_size=settings.batch_size,
-    )
-    with only_one(context.folder, "an analysis"), Fast():
-        for question, analysis in QUESTIONS.items():
-            print(f"\n{question}")
-            analysis.run(context)
-        write_timing(context.folder, time.perf_counter() - started, chosen)
-    print(f"\neverything is in {context.folder}")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ KIND = "problem2/sorting"
 
 def build(settings: dict) -> SortingClassifier:
     """The untrained model with these settings (those of train.py)."""
-    names = ("d_model", "num_heads", "num_layers", "d_ff", "dropout", "max_len")
-    return create_model(settings["encoding"], **{name: settings[name] for name in names})
+    sizes = ("d_model", "num_heads", "num_layers", "d_ff", "dropout", "max_len")
+    return create_model(settings["encoding"], **{name: settings[name] for name in sizes})
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[SortingClassifier, dict]:

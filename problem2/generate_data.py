@@ -25,11 +25,11 @@ from lab.settings import LARGEST_SEED, parse, run, setting
 HERE = Path(__file__).resolve().parent
 LARGEST = 99  # values are 0 … 99
 TEST_ROWS = 500  # rows of each test set of one length
-COURSE_LENGTHS, LONG_LENGTHS = (32, 64, 128, 256), (512, 1024)
-SETS = {  # folder -> lengths made by --generate-extrapolation, and what tells its seeds from the others'
-    "extrapolation": ((*COURSE_LENGTHS, *LONG_LENGTHS), 1000),
-    "adjacent": ((16, *COURSE_LENGTHS, *LONG_LENGTHS), 2000),
-}
+COURSE_LENGTHS = (32, 64, 128, 256)
+# Of the longer test sets, by their folder: the lengths that --generate-extrapolation makes; and what is added to the
+# seed, beside the length, so that each file has a seed of its own.
+LENGTHS = {"extrapolation": (*COURSE_LENGTHS, 512, 1024), "adjacent": (16, *COURSE_LENGTHS, 512, 1024)}
+SEED_OFFSETS = {"extrapolation": 1000, "adjacent": 2000}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def is_sorted(values: list[int]) -> bool:
 
 def make_rows(shortest: int, longest: int, size: int, seed: int, disorder=shuffle_some) -> list[dict]:
     """`size` rows; with `shuffle_some` exactly those of the course's own generator."""
-    source, rows = random.Random(seed), []
+    source = random.Random(seed)
+    rows = []
     for _ in range(size):
         length = source.randint(shortest, longest)
         stays_sorted = source.random() < 0.5
@@ -81,15 +82,17 @@ def make_rows(shortest: int, longest: int, size: int, seed: int, disorder=shuffl
 
 
 def test_set(kind: str, length: int, seed: int = 641, size: int = TEST_ROWS) -> list[dict]:
-    """The rows of kind/test_len_{length}.json; kind is a folder of SETS."""
+    """The rows of kind/test_len_{length}.json; kind is "extrapolation" or "adjacent"."""
     disorder = swap_neighbours if kind == "adjacent" else shuffle_some
-    return make_rows(length, length, size, seed + SETS[kind][1] + length, disorder)
+    return make_rows(length, length, size, seed + SEED_OFFSETS[kind] + length, disorder)
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
     """One row on each line: a JSON list that can also be read by eye."""
-    write_text(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    print(f"{path}: {len(rows):,} rows, {sum(row['is_sorted'] for row in rows):,} of them sorted")
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    write_text(path, f"[\n{lines}\n]\n")
+    count_sorted = sum(row["is_sorted"] for row in rows)
+    print(f"{path}: {len(rows):,} rows, {count_sorted:,} of them sorted")
 
 
 def generate(settings: Settings) -> None:
@@ -103,7 +106,7 @@ def generate(settings: Settings) -> None:
             rows = make_rows(settings.min_train_len, settings.max_train_len, size, settings.seed + number)
             write_rows(settings.output_dir / f"{name}.json", rows)
         if settings.generate_extrapolation:
-            for kind, (lengths, _) in SETS.items():
+            for kind, lengths in LENGTHS.items():
                 for length in lengths:
                     path = settings.output_dir / kind / f"test_len_{length}.json"
                     write_rows(path, test_set(kind, length, settings.seed))

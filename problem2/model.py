@@ -72,7 +72,8 @@ class SortingClassifier(nn.Module):
         # A random walk over the values: close values start close together and far ones far apart. The entries
         # that the first layer sees are of size 2, so that values stand out from sinusoidal codes, whose size is 0.7.
         walk = torch.randn(vocab_size, d_model).cumsum(0)
-        self.embedding.weight.data = (walk - walk.mean(0)) / walk.std() * 2 * d_model**-0.5
+        walk = (walk - walk.mean(0)) / walk.std()
+        self.embedding.weight.data = walk * 2 * d_model**-0.5
         self.scheme = get_positional_encoding(encoding_type, d_model, max_len, num_heads)
         self.layers = nn.ModuleList(EncoderLayer(d_model, num_heads, d_ff, dropout) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model)
@@ -81,16 +82,20 @@ class SortingClassifier(nn.Module):
     def attention_mask(self, real: Tensor) -> Tensor | None:
         """real tokens [B, T] -> what may be attended to, broadcastable to [B, H, T, T]; None if everything may"""
         padding = None if real.all() else real[:, None, None, :]
-        return both(padding, self.scheme.visible(real.shape[1], real.device))
+        visible = self.scheme.visible(real.shape[1], real.device)
+        return both(padding, visible)
 
     def votes(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """tokens [B, T] -> logits of each position [B, T, 2], real tokens [B, T]"""
-        real = (x != self.pad) if mask is None else mask.reshape(x.shape) != 0
+        if mask is None:
+            mask = x != self.pad
+        real = mask.reshape(x.shape) != 0
         allowed = self.attention_mask(real)
         positions = self.scheme.positions(real.sum(1), x.shape[1])
         bias = self.scheme.bias(positions)
         rotate = self.scheme.rotation(positions)
-        hidden = self.scheme(self.embedding(x) * math.sqrt(self.embedding.embedding_dim), positions)
+        embedded = self.embedding(x) * math.sqrt(self.embedding.embedding_dim)
+        hidden = self.scheme(embedded, positions)
         for layer in self.layers:
             hidden = layer(hidden, allowed, bias, rotate)
         return self.output(self.norm(hidden)), real
@@ -102,13 +107,16 @@ class SortingClassifier(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """tokens [B, T] -> logits [B, 2]; mask [B, T] is 1 or True at real tokens (left out: all but padding)"""
-        return self.pool(*self.votes(x, mask))
+        votes, real = self.votes(x, mask)
+        return self.pool(votes, real)
 
 
 def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     """What two masks allow; None allows everything."""
-    if one is None or other is None:
-        return other if one is None else one
+    if one is None:
+        return other
+    if other is None:
+        return one
     return one & other
 
 

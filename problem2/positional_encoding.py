@@ -1,12 +1,16 @@
 """Position schemes: how a transformer learns of the order of its tokens. Each is one small class, one interface.
 
-A position can enter in four ways. A scheme overrides those it uses; they take positions as numbers, so that an
-experiment may put a token anywhere (at a position never seen, at a fraction between two):
+A scheme says where each token stands, and lets that enter the model in one or two of four ways. It overrides what it
+uses:
 
-    code(positions)      added to the embeddings                   sinusoidal, learned, onehot
-    rotation(positions)  of queries and keys, by an angle          rope
-    bias(positions)      added to the attention scores             t5, alibi, window
-    visible(width)       which positions may be attended to        alibi (one direction a head), window
+    positions(lengths, width)  where each token stands: 0, 1, 2, …      the randomized ones
+    code(positions)            added to the embeddings                  sinusoidal, learned, onehot
+    rotation(positions)        of queries and keys, by an angle         rope
+    bias(positions)            added to the attention scores            t5, alibi, window
+    visible(width)             which positions may be attended to       alibi (one direction a head), window
+
+Positions are given as numbers, so that an experiment may put a token anywhere: at a position never seen, at a fraction
+between two.
 
 A further scheme is one more class and one more line in SCHEMES. What a scheme does at positions that training never
 had is said in its docstring: "Beyond:".
@@ -25,7 +29,9 @@ class PositionScheme(nn.Module):
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__()
-        self.d_model, self.max_len, self.num_heads = d_model, max_len, num_heads
+        self.d_model = d_model
+        self.max_len = max_len
+        self.num_heads = num_heads
 
     def positions(self, lengths: Tensor, width: int) -> Tensor:
         """The position of each token, for rows of `lengths` [B] padded to `width`: [width] or [B, width]."""
@@ -33,7 +39,9 @@ class PositionScheme(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """[B, T, d_model] -> x + the code of each position; left out: positions 0, 1, 2, …"""
-        code = self.code(torch.arange(x.shape[1], device=x.device) if positions is None else positions)
+        if positions is None:
+            positions = torch.arange(x.shape[1], device=x.device)
+        code = self.code(positions)
         return x if code is None else x + code
 
     def code(self, positions: Tensor) -> Tensor | None:
@@ -64,8 +72,9 @@ class SinusoidalPositionalEncoding(PositionScheme):
     """
 
     def code(self, positions: Tensor) -> Tensor:
-        angles = positions.unsqueeze(-1) * frequencies(self.d_model, positions.device)
-        return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., : self.d_model]
+        angles = positions.unsqueeze(-1) * frequencies(self.d_model, positions.device)  # [..., ceil(d_model / 2)]
+        pairs = torch.stack([angles.sin(), angles.cos()], -1)
+        return pairs.flatten(-2)[..., : self.d_model]  # an odd width lacks the last cosine
 
 
 def frequencies(size: int, device=None) -> Tensor:
@@ -94,7 +103,8 @@ class OneHotPositionalEncoding(PositionScheme):
     """
 
     def code(self, positions: Tensor) -> Tensor:
-        return nn.functional.one_hot(positions.long() % self.d_model, self.d_model) * math.sqrt(self.d_model / 2)
+        one_hot = nn.functional.one_hot(positions.long() % self.d_model, self.d_model)
+        return one_hot * math.sqrt(self.d_model / 2)
 
 
 class RotaryPositionalEncoding(PositionScheme):
@@ -103,19 +113,20 @@ class RotaryPositionalEncoding(PositionScheme):
 
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
-        if d_model // num_heads % 2:
-            raise ValueError(
-                f"rope turns pairs of dimensions: d_model / num_heads must be even, not {d_model // num_heads}"
-            )
+        d_head = d_model // num_heads
+        if d_head % 2:
+            raise ValueError(f"rope turns pairs of dimensions: d_model / num_heads must be even, not {d_head}")
 
     def rotation(self, positions: Tensor) -> Callable[[Tensor], Tensor]:
         angles = positions.unsqueeze(-1) * frequencies(self.d_model // self.num_heads, positions.device)
-        if angles.ndim == 3:  # [B, T, d_head / 2]
+        if angles.ndim == 3:  # [B, T, d_head / 2]: the same for all heads
             angles = angles.unsqueeze(1)
-        turns = torch.complex(angles.cos(), angles.sin())  # a pair of dimensions is one complex number
+        turns = torch.complex(angles.cos(), angles.sin())
 
         def rotate(heads: Tensor) -> Tensor:
-            return torch.view_as_real(torch.view_as_complex(heads.unflatten(-1, (-1, 2))) * turns).flatten(-2)
+            # A pair of dimensions is one complex number, and a complex product turns it.
+            pairs = torch.view_as_complex(heads.unflatten(-1, (-1, 2)))
+            return torch.view_as_real(pairs * turns).flatten(-2)
 
         return rotate
 
@@ -131,12 +142,14 @@ class AlibiPositionalEncoding(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         distance = (positions.unsqueeze(-1) - positions.unsqueeze(-2)).abs()
-        slopes = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=positions.device) / self.num_heads)
+        numbers = torch.arange(1, self.num_heads + 1, device=positions.device)
+        slopes = 2.0 ** (-8.0 * numbers / self.num_heads)
         return -distance.unsqueeze(-3) * slopes[:, None, None]
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
         before = torch.ones(width, width, device=device, dtype=torch.bool).tril()
-        return torch.stack([before if head % 2 == 0 else before.T for head in range(self.num_heads)])
+        after = before.T
+        return torch.stack([before if head % 2 == 0 else after for head in range(self.num_heads)])
 
 
 class T5PositionalEncoding(PositionScheme):
@@ -147,7 +160,8 @@ class T5PositionalEncoding(PositionScheme):
     random start.
     """
 
-    BUCKETS, FARTHEST = 32, 128
+    BUCKETS = 32
+    FARTHEST = 128
     # The bias is GAIN times the table. Adam moves an entry by about the learning rate a step, whatever its size: as
     # it is, a bias would take thousands of steps to leave one key alone.
     GAIN = 8.0
@@ -159,7 +173,7 @@ class T5PositionalEncoding(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         bucket = t5_bucket(relative_positions(positions), self.BUCKETS, self.FARTHEST)
-        return self.GAIN * self.table[bucket].movedim(-1, -3)
+        return self.GAIN * self.table[bucket].movedim(-1, -3)  # [..., T, T, H] -> [..., H, T, T]
 
 
 def relative_positions(positions: Tensor) -> Tensor:
@@ -171,11 +185,12 @@ def relative_positions(positions: Tensor) -> Tensor:
 def t5_bucket(relative: Tensor, buckets: int = 32, farthest: int = 128) -> Tensor:
     """j - i -> bucket: the first half for keys at or before the query, the second for keys after it."""
     side = buckets // 2
-    exact = side // 2
+    exact = side // 2  # smaller distances have a bucket each
     distance = relative.abs()
+    # 0 at the first distance that shares its bucket, 1 at the farthest
     growth = torch.log(distance.clamp(min=1) / exact) / math.log(farthest / exact)
-    far = (exact + (growth * (side - exact)).long()).clamp(max=side - 1)
-    return torch.where(distance < exact, distance, far) + side * (relative > 0)
+    shared = (exact + (growth * (side - exact)).long()).clamp(max=side - 1)
+    return torch.where(distance < exact, distance, shared) + side * (relative > 0)
 
 
 class WindowPositionalEncoding(PositionScheme):
@@ -192,11 +207,13 @@ class WindowPositionalEncoding(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         offset = relative_positions(positions).clamp(-self.REACH, self.REACH)
+        # An offset of -REACH has the first column of the table; the heads come before the two positions.
         return self.table[:, offset + self.REACH].movedim(0, -3)
 
     def visible(self, width: int, device: torch.device | str | None = None) -> Tensor:
         index = torch.arange(width, device=device)
-        return ((index[:, None] - index).abs() <= self.REACH).unsqueeze(0)
+        distance = (index[:, None] - index).abs()
+        return (distance <= self.REACH).unsqueeze(0)
 
 
 class RandomPositions:
@@ -211,11 +228,14 @@ class RandomPositions:
     SPAN = 512
 
     def positions(self, lengths: Tensor, width: int) -> Tensor:
-        lengths, index = lengths.unsqueeze(1), torch.arange(width, device=lengths.device)
+        lengths = lengths.unsqueeze(1)
+        index = torch.arange(width, device=lengths.device)
         if not self.training or width > self.SPAN:
             return (index + 0.5) * self.SPAN / lengths.clamp(min=1)
-        drawn = torch.rand(len(lengths), self.SPAN, device=lengths.device).topk(width).indices  # without replacement
-        return drawn.masked_fill(index >= lengths, self.SPAN).sort(1).values  # padding comes last
+        # The places of the `width` largest of SPAN random numbers: drawn without replacement.
+        drawn = torch.rand(len(lengths), self.SPAN, device=lengths.device).topk(width).indices
+        drawn = drawn.masked_fill(index >= lengths, self.SPAN)  # padding comes last
+        return drawn.sort(1).values
 
 
 class RandomizedPositionalEncoding(RandomPositions, SinusoidalPositionalEncoding):
@@ -241,7 +261,8 @@ class RandomizedLearnedPositionalEncoding(RandomPositions, LearnedPositionalEnco
     def __init__(self, d_model: int, max_len: int = 5000, num_heads: int = 4):
         super().__init__(d_model, max_len, num_heads)
         walk = torch.randn(max_len, d_model)[: self.SPAN].cumsum(0)
-        self.table.data[: self.SPAN] = (walk - walk.mean(0)) / walk.std() * 0.5**0.5 * 3.5
+        walk = (walk - walk.mean(0)) / walk.std()
+        self.table.data[: self.SPAN] = walk * 0.5**0.5 * 3.5  # an entry of a sinusoidal code is about 0.5**0.5
 
 
 class RandomizedRotaryPositionalEncoding(RandomPositions, RotaryPositionalEncoding):
@@ -261,6 +282,7 @@ SCHEMES: dict[str, type[PositionScheme]] = {
     "randomized_learned": RandomizedLearnedPositionalEncoding,
     "randomized_rope": RandomizedRotaryPositionalEncoding,
 }
+HOMEWORK = ("sinusoidal", "learned", "none")  # those that the course asks for
 
 
 def get_positional_encoding(name: str, d_model: int, max_len: int = 5000, num_heads: int = 4) -> PositionScheme:

@@ -24,14 +24,13 @@ import torch
 from lab import device
 from lab.files import UserError, only_one
 from lab.settings import LARGEST_SEED, as_plain, command, parse, run, setting
-from lab.training import Batch, Recipe, Task, train
+from lab.training import Recipe, Task, train
 from problem2 import dataset
 from problem2.checkpoint import KIND, build
 from problem2.dataset import DEFAULT, Rows
-from problem2.positional_encoding import SCHEMES
+from problem2.positional_encoding import HOMEWORK, SCHEMES
 
 HERE = Path(__file__).resolve().parent
-HOMEWORK = ("sinusoidal", "learned", "none")  # what is trained without --encoding
 EMA_DECAY = 0.99  # of the average of the weights that is validated and kept
 
 
@@ -59,7 +58,8 @@ class Settings:
 
 def check(settings: Settings) -> None:
     """Refuse what no model can have."""
-    width, heads = settings.d_model, settings.num_heads
+    width = settings.d_model
+    heads = settings.num_heads
     if width % heads:
         raise UserError(f"--d-model {width} cannot be split among --num-heads {heads}: choose a multiple.")
     rotary = [name for name in settings.encoding if "rope" in name]
@@ -73,17 +73,28 @@ def check(settings: Settings) -> None:
 def make_task(rows: dict[str, Rows], batch_size: int) -> Task:
     """The course's rows, hard ones drawn more often, augmented, in batches of nearly one length."""
 
-    def augment(batch: Batch, generator: torch.Generator) -> Batch:
-        return dataset.by_length(dataset.augment(batch, generator), batch_size, generator)
+    def augment(rows: Rows, generator: torch.Generator) -> Rows:
+        return dataset.by_length(dataset.augment(rows, generator), batch_size, generator)
 
-    parts = {name: (part.sequences, part.labels) for name, part in rows.items()}
-    weights = dataset.drawing_weights(rows["train"])
-    return Task(KIND, **parts, score=dataset.score_without_padding, augment=augment, weights=weights)
+    return Task(
+        KIND,
+        train=rows["train"],
+        val=rows["val"],
+        test=rows["test"],
+        score=dataset.score_without_padding,
+        augment=augment,
+        proportions=dataset.drawing_weights(rows["train"]),
+    )
 
 
 def make_recipe(settings: Settings) -> Recipe:
-    chosen = {name: getattr(settings, name) for name in ("epochs", "batch_size", "lr", "weight_decay")}
-    return Recipe(**chosen, ema_decay=EMA_DECAY)
+    return Recipe(
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        ema_decay=EMA_DECAY,
+    )
 
 
 def config_of(settings: Settings) -> dict:
@@ -99,7 +110,7 @@ def train_scheme(settings: Settings, rows: dict[str, Rows], device: torch.device
     model = build(config).to(device)
     task = make_task(rows, settings.batch_size)
     folder = settings.output_dir / config["encoding"]
-    return train(model, task, make_recipe(settings), config, folder, settings.seed, settings.resume)
+    return train(model, task, make_recipe(settings), config, folder, resume=settings.resume)
 
 
 def train_alone(settings: Settings) -> float:
@@ -111,15 +122,17 @@ def train_alone(settings: Settings) -> float:
 def side_by_side(settings: Settings) -> dict[str, float]:
     """Each scheme in a process of its own, one on each core."""
     each = [replace(settings, encoding=(name,)) for name in settings.encoding]
-    pool = ProcessPoolExecutor(os.cpu_count(), get_context("spawn"))
-    with only_one(settings.output_dir, "a training"), pool:  # a folder that cannot be used is refused once
+    processes = ProcessPoolExecutor(os.cpu_count(), get_context("spawn"))
+    # The lock is not needed for the trainings, but so a folder that cannot be used is refused once.
+    with only_one(settings.output_dir, "a training"), processes:
         try:
-            return dict(zip(settings.encoding, pool.map(train_alone, each), strict=True))
+            accuracies = list(processes.map(train_alone, each))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 "stopped by you; every finished epoch is kept in last.pth of each scheme. "
                 "Run the same command with --resume to go on."
             ) from None
+    return dict(zip(settings.encoding, accuracies, strict=True))
 
 
 def main(settings: Settings) -> None:
@@ -131,8 +144,10 @@ def main(settings: Settings) -> None:
     if len(settings.encoding) > 1 and chosen.type == "cpu":
         accuracies = side_by_side(settings)
     else:
-        each = {name: replace(settings, encoding=(name,)) for name in settings.encoding}
-        accuracies = {name: train_scheme(one, rows, chosen)["test_acc"] for name, one in each.items()}
+        accuracies = {}
+        for name in settings.encoding:
+            log = train_scheme(replace(settings, encoding=(name,)), rows, chosen)
+            accuracies[name] = log["test_acc"]
     for name, accuracy in accuracies.items():
         print(f"{name:18} {accuracy:7.2%} of the test rows correct")
     flags = {}

@@ -14,6 +14,7 @@ import lab.installed
 from lab.files import UserError, read_json, write_block
 from lab.hooks import short_name
 from lab.settings import run
+from lab.tables import percent
 
 README, BLOCK = ROOT / "README.md", "answers: make readme"
 POINT = 0.01
@@ -110,11 +111,6 @@ an evaluation; ours is exact on all sums after {ours["to_exact"]:.0f} s, the usu
     rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in COURSE]
     head = f"| sorted or not, by length; trained on 8–16 | {' | '.join(SETS)} |"
     return "\n".join([table, head, "|---" * (len(SETS) + 1) + "|", *rows])
-
-
-def percent(share: float) -> str:
-    """'99.95%'; never 100% for less than all."""
-    return f"{round(100 * (share if share == 1 else min(share, 0.9999)), 2):g}%"
 
 
 def cell(score: dict) -> str:

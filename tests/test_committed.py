@@ -10,7 +10,7 @@ from beyond.any_length.checkpoint import predict
 from beyond.any_length.dataset import draw_pairs
 from beyond.any_length.proof import run as prove
 from lab.files import read_json
-from lab.hooks import zero
+from lab.hooks import head_names, zero
 from lab.training import evaluate
 from problem1.analysis.exhaustive import verify
 from problem1.analysis.interventions import InterventionRunner
@@ -51,7 +51,7 @@ def test_the_test_accuracy_is_the_logs(model):
 def test_ablations_are_those_of_the_file(model):
     runner = InterventionRunner(model, course_rows(2_000, 643))
     committed = read_json(ADDITION / "head_analysis/ablation_results.json", "")
-    assert list(committed["heads"]) == model.head_names()
+    assert list(committed["heads"]) == head_names(model)
     for head in committed["ranking"][:4] + committed["ranking"][-2:]:
         accuracy = runner.evaluate({head: zero})[0].all(1).double().mean().item()
         assert accuracy == pytest.approx(committed["heads"][head]["zero"]["accuracy"], abs=0.002), head

@@ -34,7 +34,8 @@ class Settings:
 
 
 def main(settings: Settings) -> None:
-    started, folder = time.perf_counter(), settings.output_dir
+    started = time.perf_counter()
+    folder = settings.output_dir
     device.start("cpu")
     model, trained = load_model(settings.model_path)
     about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}

@@ -143,16 +143,17 @@ def in_words(context) -> str:
 
 
 FIELDS = [
-    *("argument", "assumptions", "config", "contexts_sha256", "covered", "exp", "failures", "fingerprint"),
+    *("argument", "assumptions", "config", "contexts_sha256", "covered", "exp", "failures"),
     *("local_contexts", "locality", "longest_operand", "margin_histogram", "measured", "model", "proven"),
     *("proven_in_float32", "rounding", "seed", "smallest_margin", "smallest_margin_at", "steps"),
     *("steps_in_a_context_not_enumerated", "sums", "versions", "weights_sha256"),
 ]
+FORMER = "fingerprint"  # of certificates made earlier: a digest of margins, which nobody reads any more
 
 
 def check(stated: dict, content: dict, digits=range(10)) -> dict[str, tuple[float, float]]:
     """Refuses, or returns the smallest reserve and the largest radius by precision. `content`: of the checkpoint."""
-    other = {*FIELDS} ^ {*stated}
+    other = {*FIELDS} ^ ({*stated} - {FORMER})
     require(not other, f"the certificate lacks a field or has one more: {', '.join(sorted(other))}")
     settings, weights = content["settings"], content["model"]
     same(content["kind"], "problem1/text", "the checkpoint's kind")
@@ -195,7 +196,7 @@ def check(stated: dict, content: dict, digits=range(10)) -> dict[str, tuple[floa
             above[right == symbol], radius[right == symbol] = bounds.model(contexts[right == symbol], symbol)
         reserve, largest, longest = (above - radius).min(), radius.max(), max(longest, bounds.longest)
         if margins is None:  # of float64
-            margins, of_margin, tolerance = above.min(1), radius.max(1), 2 * largest
+            margins, tolerance = above.min(1), 2 * largest
         same(sorted(claim), ["holds", "largest_radius", "smallest_margin", "smallest_reserve"], precision)
         same(claim["holds"], bool(reserve > 0), f"whether it holds in {precision}")
         # Two programs bound the same: the stated radius may be half as large again, and is rounded to four digits.
@@ -207,25 +208,15 @@ def check(stated: dict, content: dict, digits=range(10)) -> dict[str, tuple[floa
             proven[precision] = reserve, largest
             print(f"{precision}: in each of {len(found):,} contexts the right logit wins by at least {reserve:.4g}")
 
-    check_fingerprint(stated["fingerprint"], margins, of_margin)
     check_margins(stated, margins, found)
     check_measurements(stated, longest)
     return proven
 
 
-def check_fingerprint(stamp: dict, margins: np.ndarray, radius: np.ndarray) -> None:
-    same(sorted(stamp), ["contexts", "grid", "sha256"], "fingerprint")
-    same(stamp["contexts"], len(margins), "the fingerprint's number of contexts")
-    require(stamp["grid"] in [2.0**-bits for bits in range(21)], "the fingerprint's grid is none")
-    place = margins / stamp["grid"] + 0.5
-    clear = (abs(place - np.round(place)) > radius / stamp["grid"] + 1e-6).all()
-    equal = stamp["sha256"] == sha256(np.floor(place).astype("<i4").tobytes()).hexdigest()
-    require(clear and equal, "the margins have another fingerprint")
-
-
 def check_margins(stated: dict, margins: np.ndarray, found: list) -> None:
     """What the certificate says of margins as PyTorch computed them, in float32."""
     least = margins.min()
+    print(f"wrong in {(margins < 0).sum():,} of {len(margins):,} contexts; the thinnest margin is {least:.4f}")
     within(stated["smallest_margin"], least - SLACK, least + SLACK, "smallest_margin")
     at = [found[index] for index in np.flatnonzero(margins <= least + SLACK)]
     places = [{"local_context": in_words(context), "sum": " + ".join(pair)} for context, (_, pair) in at]

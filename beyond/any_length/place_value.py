@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beyond.any_length.dataset import PAD, START, VOCAB_SIZE
-from problem1.attention import MultiHeadAttention
+from problem1.attention import MultiHeadAttention, scaled_dot_product_attention
 from problem1.model import DecoderLayer, EncoderLayer
 
 POSITIONS_AT_ONCE = 2**13  # of a batch: their keys and values are prepared together
@@ -40,6 +40,12 @@ class WindowAttention(MultiHeadAttention):
         """[…, window, d_model] -> the same"""
         return self.key(window) + self.combine_heads(self.offsets.transpose(0, 1))
 
+    def attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`forward` after its three projections: most keys and values here are those of earlier steps."""
+        Q, K, V = self.split_heads(Q), self.split_heads(K), self.split_heads(V)
+        heads, _ = scaled_dot_product_attention(Q, K, V, mask)
+        return self.output(self.combine_heads(heads))
+
 
 class LocalDecoderLayer(DecoderLayer):
     """A decoder layer in two steps: `read` what is written, then `write` from the memory."""
@@ -53,12 +59,12 @@ class LocalDecoderLayer(DecoderLayer):
         """The last two symbols [N, 2, d_model] -> the last one, which attends to both: [N, 1, d_model]"""
         attention, normed = self.self_attention, self.self_norm(x)
         queries, keys, values = attention.query(normed[:, 1:]), attention.keys(normed), attention.value(normed)
-        return x[:, 1:] + self.dropout(attention.attend(queries, keys, values, mask)[0])
+        return x[:, 1:] + self.dropout(attention.attend(queries, keys, values, mask))
 
     def write(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """x [N, 1, d_model], keys and values of the memory [N, 4, d_model] -> [N, 1, d_model]"""
         queries = self.cross_attention.query(self.cross_norm(x))
-        x = x + self.dropout(self.cross_attention.attend(queries, keys, values, mask)[0])
+        x = x + self.dropout(self.cross_attention.attend(queries, keys, values, mask))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 

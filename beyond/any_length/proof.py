@@ -39,7 +39,6 @@ ARGUMENT = [
     "is right. If all symbols below position t are right, the local context at position t is one of those enumerated, "
     "so its symbol is right too. The answer ends where the right answer ends, because the end is one of the symbols.",
 ]
-FINEST = 20  # bits after the binary point of the fingerprint's grid, at most
 
 
 @torch.inference_mode()
@@ -119,7 +118,6 @@ def certify(model: PlaceValueTransformer, contexts: Tensor, exp_step: int = 1) -
         "exp": exp_errors(math.ceil(longest), exp_step),
         "weights_sha256": digest_of_weights(model),
         "contexts_sha256": _sha256(codes(contexts).sort().values),
-        "fingerprint": fingerprint(contexts, bounds["float64"]) if "float64" in bounds else None,
     }
 
 
@@ -152,21 +150,6 @@ def digest_of_weights(model: PlaceValueTransformer) -> str:
     for name, weight in sorted(model.state_dict().items()):
         digest.update(name.encode() + weight.numpy().astype("<f4").tobytes())
     return digest.hexdigest()
-
-
-def fingerprint(contexts: Tensor, found: Bound) -> dict | None:
-    """One digest of all margins that every admissible float64 evaluation reproduces.
-
-    Margins, in the order of the contexts' codes, are rounded to a grid: the finest on which no margin is so near
-    to the middle between two grid points that its radius reaches it.
-    """
-    order = codes(contexts).argsort()
-    values, radius = found.margins[order], found.radius.amax(1)[order]
-    for bits in range(FINEST, -1, -1):
-        place = values * 2**bits + 0.5
-        if bool(((place - place.round()).abs() > radius * 2**bits + 1e-6).all()):
-            return {"contexts": len(contexts), "grid": 2.0**-bits, "sha256": _sha256(place.floor().int())}
-    return None
 
 
 # --- measurements ------------------------------------------------------------------------------------------------

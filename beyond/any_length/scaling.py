@@ -4,8 +4,8 @@
     python beyond/any_length/scaling.py --precision float64
 
 At each size 20 sums are written side by side: half of them random, half with a carry through every digit. A process of
-its own measures each size, so that its peak of memory is its own. Writes scaling.json, scaling_timing.json (seconds
-and memory) and scaling.png.
+its own measures each size, so that its peak of memory is its own. Writes scaling.json, and scaling_timing.json with
+seconds and memory.
 """
 
 import multiprocessing
@@ -25,18 +25,17 @@ from tqdm import tqdm
 from beyond.any_length.checkpoint import MODEL, load_model
 from beyond.any_length.dataset import PAD, chain_pairs, columns, encode, random_pairs
 from lab import device
-from lab.figures import COLOURS, plt, save
-from lab.files import versions, write_json, write_timing
+from lab.files import UserError, versions, write_json, write_timing
 from lab.settings import as_plain, parse, run, setting
 
-SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
+DIGITS = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
 
 
 @dataclass(frozen=True)
 class Settings:
     model_path: Path = setting(MODEL, "checkpoint to measure", metavar="FILE")
-    output_dir: Path = setting(MODEL.parent, "folder for numbers and figure", metavar="DIR")
-    largest: int = setting(SIZES[-1], "digits of the largest sums", minimum=SIZES[0])
+    output_dir: Path = setting(MODEL.parent, "folder of the numbers", metavar="DIR")
+    largest: int = setting(DIGITS[-1], "digits of the largest sums", minimum=DIGITS[0])
     sums: int = setting(20, "sums of each size, written side by side", minimum=2)
     precision: str = setting("float32", "of all weights and activations", choices=("float32", "float64"))
 
@@ -46,8 +45,10 @@ def peak_megabytes() -> float:
     status = Path("/proc/self/status")
     if status.exists():  # Linux, where getrusage would begin with the peak of the parent process
         return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text()).group(1)) / 1024
-    import resource
-
+    try:
+        import resource
+    except ImportError:  # Windows
+        raise UserError("scaling.py cannot measure memory on this system: run it on Linux or macOS.") from None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
@@ -60,7 +61,8 @@ def measure(model_path: Path, digits: int, sums: int, precision: str) -> tuple[d
     pairs = random_pairs(digits, sums - sums // 2, digits) + chain_pairs(digits, sums // 2, digits)
     started = time.perf_counter()
     written, margins = model.generate(columns(pairs))
-    seconds, peak = time.perf_counter() - started, peak_megabytes()
+    seconds = time.perf_counter() - started
+    peak = peak_megabytes()
     answers = encode(pairs)[1]
     steps = answers != PAD
     right = ((written == answers) | ~steps).all(1)
@@ -68,29 +70,15 @@ def measure(model_path: Path, digits: int, sums: int, precision: str) -> tuple[d
     return exact, {"digits": digits, "seconds": seconds, "megabytes": peak - before}
 
 
-def draw(cost: list[dict], sums: int, path: Path) -> None:
-    """Seconds and memory against digits, each beside a line in proportion to the digits."""
-    figure, panels = plt.subplots(1, 2, figsize=(8, 3.4))
-    digits = [size["digits"] for size in cost]
-    for axes, name in zip(panels, ("seconds", "megabytes"), strict=True):
-        values = [size[name] for size in cost]
-        axes.loglog(digits, values, marker="o", color=COLOURS[0])
-        line = [values[-1] * count / digits[-1] for count in digits]
-        axes.loglog(digits, line, color="#777777", linestyle="--", linewidth=1)
-        axes.annotate("in proportion to the digits", (digits[0], line[0]), xytext=(16, -2), textcoords="offset points")
-        axes.set(xlabel="digits of each operand", ylabel=f"{name}, {sums} sums together")
-        ticks = [count for count in digits if count in (10**3, 10**4, 10**5, 10**6)]
-        axes.set_xticks(ticks, [f"{count:,}" for count in ticks])
-        axes.minorticks_off()
-    figure.suptitle(f"Time and memory of sums up to {digits[-1]:,} digits grow in proportion to the digits")
-    save(figure, path)
-
-
 def main(settings: Settings) -> None:
     device.start("cpu")
+    peak_megabytes()  # refused here, if at all
     trained = load_model(settings.model_path)[1]
-    started, context, found = time.perf_counter(), multiprocessing.get_context("spawn"), []
-    for digits in tqdm([s for s in SIZES if s <= settings.largest], unit="size", leave=False, disable=None):
+    started = time.perf_counter()
+    context = multiprocessing.get_context("spawn")
+    found = []
+    chosen = [count for count in DIGITS if count <= settings.largest]
+    for digits in tqdm(chosen, unit="size", leave=False, disable=None):
         with context.Pool(1) as pool:
             found.append(pool.apply(measure, (settings.model_path, digits, settings.sums, settings.precision)))
         exact, cost = found[-1]
@@ -99,11 +87,11 @@ def main(settings: Settings) -> None:
             f"{exact['smallest_margin']:.1f}; {cost['seconds']:.1f} s, {cost['megabytes']:.0f} MB",
             flush=True,
         )
-    sizes, costs = ([part[index] for part in found] for index in (0, 1))
+    sizes = [exact for exact, _ in found]
+    costs = [cost for _, cost in found]
     about = {"config": as_plain(settings), "model": trained, "seed": trained["seed"], "versions": versions()}
     write_json(settings.output_dir / "scaling.json", {"sizes": sizes} | about)
     write_timing(settings.output_dir, time.perf_counter() - started, name="scaling_timing.json", sizes=costs)
-    draw(costs, settings.sums, settings.output_dir / "scaling.png")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python beyond/any_length/study.py                        # five seeds of the default size, three of each smaller one
 
-Writes sizes.json and sizes.png: wrong local contexts and smallest logit margin of every model. Each run is written to
-results/seeds/. Runs that are finished are kept, and a study that was stopped goes on.
+Writes sizes.json and sizes.png: wrong local contexts and smallest logit margin of every model. Each run has its
+folder in results/seeds/. Runs that are finished are kept, and a study that was stopped goes on.
 """
 
 import sys
@@ -15,38 +15,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import lab.installed
 
 from beyond import jobs
-from beyond.any_length import proof
-from beyond.any_length.checkpoint import MODEL, load_model
-from beyond.any_length.dataset import DEFAULT, load_or_generate
+from beyond.any_length import train
+from beyond.any_length.checkpoint import MODEL
+from beyond.any_length.dataset import load_or_generate
+from beyond.any_length.runs import train_and_prove
 from lab import device
-from lab.fast import Fast
 from lab.figures import COLOURS, WIDTH, plt, save
 from lab.files import versions, write_json
-from lab.settings import as_plain, parse, run, setting
+from lab.settings import parse, run, setting
 
-HERE = Path(__file__).resolve().parent
-DEFAULTS = {  # the flags of train.py
-    "d_model": 16,
-    "num_heads": 2,
-    "d_ff": 32,
-    "dropout": 0.0,
-    "epochs": 32,
-    "epoch_rows": 6_400,
-    "batch_size": 64,
-    "lr": 5e-3,
-    "weight_decay": 0.5,
-}
 SMALL = {"epochs": 96, "lr": 1e-2, "weight_decay": 0.02}  # how smaller models are trained
 SIZES = [(8, 2, 16), (6, 3, 12), (6, 3, 8), (5, 5, 12), (4, 4, 16)]  # width, heads, feed-forward
-EXP_STEP = 4096  # every 4,096th exp is tried here; analyze.py tries them all, once
 SIZE = ("d_model", "num_heads", "d_ff")
+FLAGS = (*SIZE, "dropout", "epochs", "epoch_rows", "batch_size", "lr", "weight_decay")  # as measured.json has them
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(jobs.Engine):
     seeds: int = setting(5, "seeds of the default size: 0, 1, …", minimum=1)
     other_seeds: int = setting(3, "seeds of each smaller size", minimum=0)
-    workers: int = setting(0, "runs at the same time, one thread each (0: one for each core)", minimum=0)
     output_dir: Path = setting(MODEL.parent, "folder for the results and, in seeds/, the runs", metavar="DIR")
 
 
@@ -59,26 +46,10 @@ def all_runs(settings: Settings) -> list[jobs.Job]:
             runs.append((f"place_value, {', '.join(map(str, size))}", seed, changed))
     made = []
     for name, seed, changed in runs:
+        flags = {flag: getattr(train.Settings, flag) for flag in FLAGS} | changed | {"seed": seed}
         folder = settings.output_dir / "seeds" / f"{name}-seed{seed}".replace(", ", "-")
-        values, paths = {"flags": DEFAULTS | changed | {"seed": seed}}, {"folder": folder, "data_dir": DEFAULT}
-        made.append(jobs.Job(f"{name}, seed {seed}", train_and_prove, values, folder / "measured.json", paths))
+        made.append(jobs.Job(f"{name}, seed {seed}", train_and_prove, {"flags": flags}, folder))
     return made
-
-
-def train_and_prove(flags: dict, folder: Path, data_dir: Path) -> dict:
-    log = jobs.train_once(HERE / "train.py", flags, folder, data_dir=data_dir)
-    model, _ = load_model(folder / "best_model.pth")
-    measured = {name: log[name] for name in ("parameters", "first_perfect_epoch", "test_loss", "test_acc")}
-    with Fast():
-        return measured | {"proof": single_numbers(proof.run(model, exp_step=EXP_STEP))}
-
-
-def single_numbers(found: dict) -> dict:
-    """Numbers that stand alone, and what rounding can do."""
-    return {name: value for name, value in found.items() if name == "rounding" or not isinstance(value, list | dict)}
-
-
-# --- sizes -------------------------------------------------------------------------------------------------------
 
 
 def by_size(runs: dict[str, dict]) -> list[dict]:
@@ -126,15 +97,15 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     load_or_generate()
     work = all_runs(settings)
-    runs = {job.name: result for job, result in zip(work, jobs.run(work, settings.workers), strict=True)}
+    runs = {job.name: result for job, result in zip(work, jobs.run(work, settings), strict=True)}
     sizes = by_size(runs)
     for size in sizes:
         print(
             f"{size['parameters']:,} parameters, seed {size['seed']}: wrong in {size['wrong_local_contexts']:,} local "
             f"contexts, smallest margin {size['smallest_margin']:.1f}, {'proven' if size['proven'] else 'not proven'}"
         )
-    about = {name: value for name, value in as_plain(settings).items() if name != "workers"}
-    about = {"config": about, "seed": 0, "versions": versions()}
+    planned = {"seeds": settings.seeds, "other_seeds": settings.other_seeds}
+    about = {"config": planned, "seed": 0, "versions": versions()}
     write_json(settings.output_dir / "sizes.json", {"runs": sizes} | about)
     draw_sizes(sizes, settings.output_dir / "sizes.png")
     print(f"everything is in {settings.output_dir}")

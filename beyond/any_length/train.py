@@ -1,4 +1,4 @@
-"""Train on addition as text: results/text/best_model.pth, training_log.json, training_curves.png.
+"""Train on addition as text: results/best_model.pth, training_log.json, training_curves.png.
 
     python beyond/any_length/train.py                          # about 20 seconds
     python beyond/any_length/train.py --resume                 # continue a run that was stopped
@@ -18,7 +18,7 @@ import lab.installed
 import torch
 
 from beyond.any_length.checkpoint import KIND, MODEL, build
-from beyond.any_length.dataset import DEFAULT, encode, load_or_generate, score
+from beyond.any_length.dataset import DEFAULT, Pairs, encode, load_or_generate, score
 from lab import device
 from lab.files import UserError
 from lab.settings import LARGEST_SEED, as_plain, command, parse, run, setting
@@ -45,25 +45,37 @@ class Settings:
     resume: bool = setting(False, "continue after the last finished epoch of a run that was stopped")
 
 
-def main(settings: Settings) -> None:
+def check(settings: Settings) -> None:
+    """Refuse what no model can have."""
     if settings.d_model % settings.num_heads:
         raise UserError(
             f"--d-model {settings.d_model} cannot be split among --num-heads {settings.num_heads}: choose a multiple."
         )
-    chosen = device.start(settings.device)
-    rows = load_or_generate(settings.data_dir)
-    config = as_plain(settings)
-    torch.manual_seed(settings.seed)
-    model = build(config).to(chosen)
-    task = Task(KIND, **{name: encode(pairs) for name, pairs in rows.items()}, score=score)
-    recipe = Recipe(
+
+
+def make_task(rows: dict[str, Pairs]) -> Task:
+    return Task(KIND, **{name: encode(pairs) for name, pairs in rows.items()}, score=score)
+
+
+def make_recipe(settings: Settings) -> Recipe:
+    return Recipe(
         settings.epochs,
         settings.batch_size,
         settings.lr,
         weight_decay=settings.weight_decay,
         epoch_rows=settings.epoch_rows,
     )
-    log = train(model, task, recipe, config, settings.output_dir, settings.seed, settings.resume)
+
+
+def main(settings: Settings) -> None:
+    check(settings)
+    chosen = device.start(settings.device)
+    rows = load_or_generate(settings.data_dir)
+    config = as_plain(settings)
+    torch.manual_seed(settings.seed)
+    model = build(config).to(chosen)
+    task, recipe = make_task(rows), make_recipe(settings)
+    log = train(model, task, recipe, config, settings.output_dir, resume=settings.resume)
     print(f"test: {log['test_acc']:.2%} of {len(rows['test']):,} sums right, none of them a training sum")
     flags = {}
     if settings.output_dir != Settings.output_dir:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lab.hooks import Head
 from problem1.analysis import ablation, attention_statistics, patching, pruning
 from problem1.analysis.ablation import NEEDED, NOT_NEEDED, SMALL
 from problem1.analysis.context import Context
@@ -18,21 +19,14 @@ def measure(model, rows: dict[str, Sums]) -> dict:
     lost, layers = ablation.about_heads(context), ablation.about_layers(context)
     groups = patching.measure_all(context)
     found = collect(lost, layers, attention_statistics.measure(context), groups)
-    kinds = {
-        "encoder self": ("encoder.", ".self."),
-        "decoder self": ("decoder.", ".self."),
-        "decoder cross": ("", ".cross."),
-    }
+    critical = {"encoder self": {}, "decoder self": {}, "decoder cross": {}}
+    for about in found["heads"]:
+        if about["reading"] != NOT_NEEDED:
+            head = Head.parse(about["head"])
+            critical[f"{head.side} {head.kind}"][head.short] = [about["zero"], about["mean"]]
     return {
         "meaningful": True,
-        "critical": {
-            kind: {
-                about["label"]: [about["zero"], about["mean"]]
-                for about in found["heads"]
-                if about["reading"] != NOT_NEEDED and about["head"].startswith(side) and where in about["head"]
-            }
-            for kind, (side, where) in kinds.items()
-        },
+        "critical": critical,
         "prunable": pruning.measure(context, lost)["prunable"]["zero"],
         "lessons": found["lessons"],
         "claims": found["claims"],
@@ -52,43 +46,30 @@ def clearest(found: dict, lesson: str, *keys: str) -> float:
     return value or 0.0
 
 
+# {id of statements.json: does it hold of this model?}
 STATEMENTS = {
-    "the most critical head is in the encoder": lambda it: (
+    "most_critical_in_encoder": lambda it: (
         worst(it, "encoder self") > max(worst(it, "decoder self"), worst(it, "decoder cross"))
     ),
-    "some cross-attention head is needed for what it computes": lambda it: worst(it, "decoder cross", 1) >= SMALL,
-    "no decoder self-attention head is needed for what it computes": lambda it: worst(it, "decoder self", 1) < SMALL,
-    "all decoder self-attention, patched, flips less than 5% of digits": lambda it: (
-        it["claims"]["decoder_self_attention"]["most_flips"] < BRINGS
-    ),
-    "fewer heads can go together than one at a time": lambda it: it["prunable"]["together"] < it["prunable"]["alone"],
-    "attention in the first encoder layer costs less than a point": lambda it: (
-        it["claims"]["points_lost_by_layer_of_attention"]["encoder"][0] < SMALL
-    ),
-    **{
-        f"attention in the last {side} layer matters more than in the first": lambda it, side=side: it["claims"][
-            "last_layer_matters_more"
-        ][side]
-        for side in ("encoder", "decoder")
-    },
-    "every feed-forward layer is needed for what it computes": lambda it: all(
+    "cross_attention_needed": lambda it: worst(it, "decoder cross", 1) >= SMALL,
+    "decoder_self_attention_not_needed": lambda it: worst(it, "decoder self", 1) < SMALL,
+    "decoder_self_attention_flips_little": lambda it: it["claims"]["decoder_self_attention"]["most_flips"] < BRINGS,
+    "fewer_together_than_alone": lambda it: it["prunable"]["together"] < it["prunable"]["alone"],
+    "first_encoder_layer_cheap": lambda it: it["claims"]["points_lost_by_layer_of_attention"]["encoder"][0] < SMALL,
+    "last_encoder_layer_matters_more": lambda it: it["claims"]["last_layer_matters_more"]["encoder"],
+    "last_decoder_layer_matters_more": lambda it: it["claims"]["last_layer_matters_more"]["decoder"],
+    "feed_forward_needed": lambda it: all(
         part["mean"] >= SMALL
         for name, part in it["claims"]["layers_and_feed_forward"].items()
         if name.endswith("feed_forward")
     ),
-    "no vertical head is needed for what it computes": lambda it: (
-        not it["claims"]["vertical_and_diagonal"]["vertical"][NEEDED]
-    ),
-    "every head that brings a carry looks mostly one column lower": lambda it: (
+    "vertical_heads_not_needed": lambda it: not it["claims"]["vertical_and_diagonal"]["vertical"][NEEDED],
+    "carry_heads_look_lower": lambda it: (
         it["claims"]["lower_digit"]["bring_a_carry"] == it["claims"]["lower_digit"]["bring_a_carry_and_look_there"]
     ),
-    "some head is needed but brings nothing (its mean suffices)": lambda it: (
-        it["lessons"]["needed_but_brings_nothing"] is not None
-    ),
-    "some head moves over 20% of its attention with the carry and flips nothing": lambda it: (
+    "needed_but_brings_nothing": lambda it: it["lessons"]["needed_but_brings_nothing"] is not None,
+    "attention_moves_but_nothing_flips": lambda it: (
         clearest(it, "attention_moves_but_nothing_flips", "attention", "difference") > 0.2
     ),
-    "some head flips half of the pairs and is not needed": lambda it: (
-        clearest(it, "flips_but_is_not_needed", "flips", "share") >= MOST
-    ),
+    "flips_but_is_not_needed": lambda it: clearest(it, "flips_but_is_not_needed", "flips", "share") >= MOST,
 }

@@ -18,36 +18,12 @@ import lab.installed
 
 from beyond import jobs
 from beyond.population import statements
-from beyond.population.hard_sums import make_hard_rows, verify_hard
 from beyond.population.heads import STATEMENTS as ON_HEADS
-from beyond.population.heads import measure as measure_heads
-from beyond.program import analyze as program
-from lab.fast import Fast
+from beyond.population.runs import Run, train_and_measure
 from lab.files import versions, write_json
 from lab.settings import parse, run, setting
-from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS, verify
-from problem1.checkpoint import load_model
-from problem1.dataset import load
-from problem1.generate_data import make_rows, write_rows
 
 HERE = Path(__file__).resolve().parent
-DATA = HERE / "data"
-DATA_SEED = 641
-TRAIN = HERE.parents[1] / "problem1/train.py"
-PROGRAM_SUMS = 100_000  # on which the program of a model is tested
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training: what it varies, its flags, and the rows it learns from."""
-
-    varied: str
-    flags: dict
-    num_digits: int = 3
-    train_size: int = 10_000
-    hard_share: float = 0.0  # of the training rows
-    samples: int = 1_000_000  # random pairs of more than three digits; and a fifth as many hard ones
-
 
 # The recipe of longer numbers.
 LONGER = {"batch_size": 128, "lr": 2e-3, "weight_decay": 1.0, "hard_weight": 0.0}
@@ -63,59 +39,10 @@ RUNS["digits5_plain"] = Run("plain random rows", RUNS["digits5"].flags, 5, 100_0
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(jobs.Engine):
     runs: tuple[str, ...] = setting(tuple(RUNS), "which runs", choices=tuple(RUNS), metavar="NAME")
     output_dir: Path = setting(HERE / "results", "folder of robustness.json; models go to seeds/ in it", metavar="DIR")
-    workers: int = setting(0, "trainings at a time, one thread each (0: one for each core)", minimum=0)
-
-
-def data_of(this: Run) -> Path:
-    return DATA / f"{this.num_digits}-digits-{this.train_size}-rows-{this.hard_share:g}-hard"
-
-
-def generate(this: Run) -> None:
-    """The rows of a run, if they are not there. They stand apart from problem1/data, which is the user's."""
-    folder = data_of(this)
-    if (folder / "test.json").exists():
-        return
-    for number, (name, size) in enumerate((("train", this.train_size), ("val", 2_000), ("test", 2_000))):
-        seed = DATA_SEED + number
-        if name == "train" and this.hard_share:
-            rows = make_hard_rows(this.num_digits, size, seed, this.hard_share)
-        else:
-            rows = make_rows(this.num_digits, size, seed)
-        write_rows(folder / f"{name}.json", rows)
-
-
-def train_and_verify(data: Path, folder: Path, **settings) -> dict:
-    """One run, whose fields are `settings`: the rows are in `data`, the model goes to `folder`."""
-    this = Run(**settings)
-    log = jobs.train_once(TRAIN, this.flags, folder, data_dir=data)
-    model, _ = load_model(folder / "best_model.pth")
-    with Fast():
-        return measure(this, log, model, data)
-
-
-def measure(this: Run, log: dict, model, data: Path) -> dict:
-    seen = load(data, "train")
-    checked = verify(model, seen, samples=this.samples)
-    if not checked["exhaustive"]:
-        checked["hard"] = verify_hard(model, seen, this.samples // 5)
-    print(f"{checked['errors']:,} errors in {checked['pairs']:,} pairs")
-    heads = {}
-    if this.num_digits == EXHAUSTIVE_DIGITS:  # what heads are for, and the program of the model
-        rows = {name: load(data, name) for name in ("train", "val", "test")}
-        heads = {"heads": measure_heads(model, rows), "program": program.measure(model, sums=PROGRAM_SUMS)}
-    kept = ("exhaustive", "pairs", "errors", "accuracy", "interval_95", "smallest_margin", "by_longest_chain")
-    return {
-        "config": log["config"],
-        "parameters": log["parameters"],
-        "steps": log["config"]["epochs"] * -(-this.train_size // log["config"]["batch_size"]),
-        "first_perfect_epoch": log["first_perfect_epoch"],
-        "test_acc": log["test_acc"],
-        **{name: checked[name] for name in (*kept, "wrong_sums", "hard") if name in checked},
-        **heads,
-    }
+    data_dir: Path = setting(HERE / "data", "folder of the rows, made if they are missing", metavar="DIR")
 
 
 def of_how_many(found: dict[str, dict]) -> dict:
@@ -130,14 +57,11 @@ def of_how_many(found: dict[str, dict]) -> dict:
 
 
 def main(settings: Settings) -> None:
-    for name in settings.runs:
-        generate(RUNS[name])
     work = []
     for name, this in sorted(RUNS.items(), key=lambda item: -item[1].num_digits):  # the longest first
         folder = settings.output_dir / "seeds" / name
-        paths = {"data": data_of(this), "folder": folder}
-        work.append(jobs.Job(name, train_and_verify, vars(this), folder / "measured.json", paths))
-    jobs.run([job for job in work if job.name in settings.runs], settings.workers)
+        work.append(jobs.Job(name, train_and_measure, vars(this), folder, {"data_dir": settings.data_dir}))
+    jobs.run([job for job in work if job.name in settings.runs], settings)
     found = {job.name: jobs.finished(job) for job in work}
     found = {name: found[name] for name in RUNS if found[name] is not None}
     of_models = of_how_many(found)

@@ -25,15 +25,18 @@ from torch import Tensor
 from tqdm import tqdm
 
 from beyond.program import figure, probes
-from beyond.program.edges import BAR, Batch
-from beyond.program.program import Program, Source, lines, read_rules, sources
+from beyond.program.interchange import any_rows, contradictory, fitting_rows, seen
+from beyond.program.program import Program, Source, lines, read_rules
+from beyond.program.scrub import BAR, Batch
 from beyond.program.search import search_edges, search_encoder, search_self
+from beyond.program.variables import NOTHING
 from lab.fast import Fast
 from lab.files import UserError, only_one
 from lab.settings import parse, run, setting
 from lab.statistics import proportion
-from problem1.analysis.context import digit_names, load_context
+from problem1.analysis.context import load_context
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
+from problem1.analysis.rows import digit_names
 from problem1.dataset import decoder_inputs, every_pair
 
 HERE = Path(__file__).resolve().parent
@@ -58,55 +61,6 @@ CASES = {
     "looked_up_or_handed_on": "a column of 9: the columns below it are looked up (the carry is not handed on)",
     "written_or_below": "the digit's own columns sum to 9: the carry is read off the digit just written",
 }
-
-# --- interchange: columns of different pairs in one memory -----------------------------------------------------------
-
-
-def any_rows(batch: Batch, digits: int, nines: float = 0.0) -> Tensor:
-    """[N, digits, columns] random rows, for each digit or for all of them (1); a share `nines` of them from pairs whose
-    column sums to 9."""
-    shape = (len(batch), digits, batch.digits - 1)
-    rows = torch.randint(len(batch), shape, generator=batch.generator)
-    if nines:
-        replaced = torch.rand(shape, generator=batch.generator) < nines
-        for k in range(shape[2]):
-            found = (batch.columns.sum[:, k] == 9).nonzero().flatten()
-            drawn = found[torch.randint(len(found), shape[:2], generator=batch.generator)]
-            rows[:, :, k] = torch.where(replaced[:, :, k], drawn, rows[:, :, k])
-    return rows
-
-
-def fitting_rows(batch: Batch) -> Tensor:
-    """[N, 1, columns], the same for every digit: in each column the carry comes in that the column below sends."""
-    it, rows = batch.columns, [batch.anything()]
-    for k in range(batch.digits - 3, -1, -1):
-        below = rows[0]
-        wanted = (it.sum[below, k + 1] + it.carry_in[below, k + 1]) // 10
-        row = torch.empty_like(below)
-        for value in (0, 1):
-            found, needed = (it.carry_in[:, k] == value).nonzero().flatten(), wanted == value
-            row[needed] = found[torch.randint(len(found), (int(needed.sum()),), generator=batch.generator)]
-        rows.insert(0, row)
-    return torch.stack(rows, 1).unsqueeze(1)
-
-
-def seen(batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The sums and the carries coming in, [N, T, columns] each, of columns from these rows."""
-    columns, rows = torch.arange(rows.shape[2]), rows.expand(-1, batch.digits, -1)
-    return batch.columns.sum[rows, columns], batch.columns.carry_in[rows, columns]
-
-
-def contradictory(sums: Tensor, carry_in: Tensor, answer: Tensor) -> Tensor:
-    """[N] True where the sources of some digit's carry disagree, so that another program could answer otherwise."""
-    found = torch.zeros(len(sums), dtype=torch.bool)
-    for t in range(sums.shape[2]):
-        before = answer[:, t - 1] if t else torch.zeros_like(answer[:, 0])
-        nine = sums[:, t, t - 1] == 9  # only then does the digit before tell the carry
-        first, *others = sources(t, sums.shape[2])
-        for source in others:
-            differs = source.carry(t, sums, carry_in, before) != first.carry(t, sums, carry_in, before)
-            found |= differs & nine if source.kind == "written" else differs
-    return found
 
 
 # --- extraction ------------------------------------------------------------------------------------------------------
@@ -228,7 +182,7 @@ def extract(batch: Batch, fitted: Batch) -> dict:
     plus = batch.written(edges=batch.with_plus(batch.own())) == batch.sums.targets
     batch.plus_tells = not batch.suffices(edges=batch.with_plus(batch.own()))[0]
     first_layer, heads = next(iter(batch.heads("encoder").items()))
-    nothing = {first_layer: [["nothing"] * (batch.digits - 1)] * heads}
+    nothing = {first_layer: [[NOTHING] * (batch.digits - 1)] * heads}
     without = batch.written(encoder=batch.encoder_like(nothing)) == batch.sums.targets
     return {
         "bar": BAR,

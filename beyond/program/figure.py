@@ -5,33 +5,22 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from beyond.program.edges import EVERYTHING
+from beyond.program.variables import EDGE_VARIABLES, NOTHING
 from lab.figures import COLOURS, WIDTH, save
 
-SHORT = {  # names of the variables of edges.py, as they fit into the figure
-    "sum > 9": "sum > 9?",
-    "carry out": "carry out",
-    "sum < 9, = 9, > 9": "< 9, 9, > 9",
-    "sum < 9, = 9, > 9; if 9, carry in": "< 9, 9, > 9\nif 9, carry",
-    "last digit of sum": "last digit",
-    "last digit of sum + carry in": "last digit\nwith carry",
-    "last digit of sum; if 9, carry in": "last digit\nif 9, carry",
-    "sum": "sum",
-    "last digit of sum, carry in": "last digit,\ncarry",
-    "sum, carry in": "sum, carry",
-    EVERYTHING: "more than a\nvariable tried",
-}
+UNKNOWN = "more than a\nvariable tried"
 TOP, BOTTOM = 2.6, 0.0
 COLUMN, CARRY, WRITTEN = COLOURS[0], COLOURS[6], COLOURS[3]  # the digit's own column, carries, the decoder itself
 
 
 def draw(results: dict, names: list[str], path: Path) -> None:
     """`names` are those of the digits, most significant first."""
-    edges, rules = results["edges"], results["program"]
+    edges = results["edges"]
+    rules = results["program"]
     width = 2.2 * (len(names) - 1)
     figure, axes = plt.subplots(figsize=(WIDTH, 2.8))
     axes.axis("off")
-    carrying = sum(edge["variable"] != "nothing" for line in edges for edge in line)
+    carrying = sum(edge["variable"] != NOTHING for line in edges for edge in line)
     total = sum(map(len, edges))
     figure.suptitle(f"{carrying} of {total} edges from a column to a digit carry something")
 
@@ -44,14 +33,16 @@ def draw(results: dict, names: list[str], path: Path) -> None:
         box(axes, at(t), BOTTOM, f"writes the\n{name}", "#444444")
     for t, line in enumerate(edges):
         for k, edge in enumerate(line):
-            if edge["variable"] != "nothing":
+            if edge["variable"] != NOTHING:
+                variable = EDGE_VARIABLES.get(edge["variable"])  # none where no variable suffices
                 own = k == t - 1
                 colour = COLUMN if own else CARRY
                 start, end = (at(k + 1) - 0.12 * (k + 1 - t), TOP - 0.3), (at(t) + 0.18 * (k + 1 - t), BOTTOM + 0.3)
-                text = f"{SHORT[edge['variable']]}" + (f"\n{edge['values']} values" if edge["values"] else "")
+                text = f"{variable.short}\n{edge['values']} values" if variable else UNKNOWN
                 arrow(axes, start, end, colour, text, 0.87 if own else (0.52, 0.3, 0.36)[k - t], side=own)
     bottom, top = BOTTOM - 0.33, TOP + 0.33
-    for k in sorted({k for line in edges for k, edge in enumerate(line) if "carry" in edge["variable"]}):
+    with_carry = [name for name, variable in EDGE_VARIABLES.items() if variable.carry]
+    for k in sorted({k for line in edges for k, edge in enumerate(line) if edge["variable"] in with_carry}):
         if k + 1 < len(edges[0]):  # some digit reads there what came from the columns below
             top = TOP + 0.62
             ends = (at(k + 2) - 0.57, TOP + 0.1), (at(k + 1) + 0.57, TOP + 0.1)

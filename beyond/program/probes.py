@@ -13,8 +13,9 @@ control     the same probe on a fixed random labelling of the column's 100 digit
 import torch
 from torch import Tensor
 
-from problem1.analysis.context import Context, digit_names, source_labels
-from problem1.analysis.figures import aligned
+from problem1.analysis.context import Context
+from problem1.analysis.rows import digit_names, source_labels
+from problem1.analysis.tables import aligned
 from problem1.dataset import Sums, carries, random_pairs, seen_in
 
 FITTED_ON = 3_000  # fresh pairs

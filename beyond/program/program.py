@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
-from beyond.program.edges import EVERYTHING, Columns, class_of
+from beyond.program.variables import EVERYTHING, NOTHING, Columns, class_of
 from problem1.dataset import Sums
 
 GAIN = 0.01  # a rule must predict this share of the answers better to be part of the program
@@ -162,14 +162,14 @@ def lines(found: dict, names: list[str]) -> list[str]:
     """All that was found, in words: a line for each digit, then for the edges and the heads."""
     program = Program.from_json(found["program"])
     values = [
-        edge["values"] for line in found["edges"] for edge in line if edge["variable"] not in ("nothing", EVERYTHING)
+        edge["values"] for line in found["edges"] for edge in line if edge["variable"] not in (NOTHING, EVERYTHING)
     ]
     unknown = sum(edge["variable"] == EVERYTHING for line in found["edges"] for edge in line)
     edges = f"edges: {len(values)} of {sum(map(len, found['edges']))} carry a variable"
     edges += f" of {min(values)} to {max(values)} values" if values else ""
     edges += f", {unknown} more than any that was tried" if unknown else ", the others nothing"
     heads = {
-        f"{module}.head{number}": [name for name in dict.fromkeys(line) if name != "nothing"]
+        f"{module}.head{number}": [name for name in dict.fromkeys(line) if name != NOTHING]
         for module, lines in found["encoder"].items()
         for number, line in enumerate(lines)
     }

@@ -1,9 +1,10 @@
 """The coarsest variable that suffices for each edge, each head of the encoder and the decoder's self-attention.
 
-Each is found on one batch of random pairs, with those found before it in place (edges.py).
+Each is found on one batch of random pairs, with those found before it in place (scrub.py).
 """
 
-from beyond.program.edges import EDGE_VARIABLES, ENCODER_VARIABLES, EVERYTHING, SELF_VARIABLES, Batch
+from beyond.program.scrub import Batch
+from beyond.program.variables import EDGE_VARIABLES, ENCODER_VARIABLES, EVERYTHING, NOTHING, SELF_VARIABLES
 
 
 def search_edges(batch: Batch) -> list[list[dict]]:
@@ -19,7 +20,7 @@ def search_edges(batch: Batch) -> list[list[dict]]:
         for k in [*range(own), *range(batch.digits - 2, own - 1, -1)]:
             entry = {"variable": EVERYTHING, "values": None, "accuracy": None, "coarser": None}
             for name, variable in EDGE_VARIABLES.items():
-                values = variable(batch.columns.column(k))
+                values = variable.of(batch.columns.column(k))
                 candidate = rows.clone()
                 candidate[:, t, k] = batch.resample(values)
                 enough, accuracy = batch.suffices(t, inputs=batch.inputs[:, : t + 1], edges=batch.with_plus(candidate))
@@ -49,7 +50,7 @@ def search_encoder(batch: Batch) -> dict[str, list[list[str]]]:
         return found
 
     for module, count in batch.heads("encoder").items():
-        nothing, heads = ["nothing"] * columns, [[EVERYTHING] * columns] * count
+        nothing, heads = [NOTHING] * columns, [[EVERYTHING] * columns] * count
         chosen[module] = heads
         if enough(module, [nothing] * count):
             continue

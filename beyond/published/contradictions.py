@@ -1,6 +1,6 @@
 """Why published solutions of this homework may contradict each other: each suspected mistake, made on purpose.
 
-    python beyond/published/contradictions.py   # a quarter of an hour on two cores; after `make` and `make population`
+    python beyond/published/contradictions.py   # a quarter of an hour on two cores, after `make` and `make population`
 
 Mistakes (mistakes.py) are put into the sound recipe, one at a time, and the result is set beside what was published.
 Several numbers follow from the course's test rows alone. The verdict on a cause is one of
@@ -29,7 +29,7 @@ from beyond import jobs
 from beyond.published import mistakes
 from lab import device
 from lab.files import read_json, versions, write_json
-from lab.settings import run
+from lab.settings import parse, run
 from problem1.checkpoint import load_model
 
 HERE = Path(__file__).resolve().parent
@@ -159,25 +159,24 @@ def heads_by_seed() -> dict:
     return found
 
 
-def faulty_trainings(sums: dict) -> dict:
+def faulty_trainings(engine: jobs.Engine) -> dict:
     """Side by side: two for problem 1, and for problem 2 two schemes with each mistake. Beside the mistake each has the
     configuration of the sound run."""
-    rows, made = problem2.dataset.load_or_generate(), []
+    work = []
 
-    def add(name: str, function: Callable, part: dict, sound: str, **mistake) -> None:
-        folder, settings = HERE / "runs" / name, {"config": log_of(sound)["config"]} | mistake
-        made.append(jobs.Job(name, function, settings, folder / "measured.json", {"rows": part, "folder": folder}))
+    def add(name: str, function: Callable, sound: str, **mistake) -> None:
+        work.append(jobs.Job(name, function, {"config": log_of(sound)["config"]} | mistake, HERE / "runs" / name))
 
     for name, ignored in (("first_digit_given", None), ("first_digit_given_and_0_ignored", 0)):
-        add(name, mistakes.train_given_first, sums, "problem1/results", ignored=ignored)
+        add(name, mistakes.train_given_first, "problem1/results", ignored=ignored)
     for mistake, scheme in product(mistakes.MISTAKES_IN_SORTING, SCHEMES):
-        add(f"{mistake}/{scheme}", mistakes.train_sorting, rows, f"problem2/results/{scheme}", mistake=mistake)
-    numbers = {job.name: found for job, found in zip(made, jobs.run(made), strict=True)}
+        add(f"{mistake}/{scheme}", mistakes.train_sorting, f"problem2/results/{scheme}", mistake=mistake)
+    numbers = {job.name: found for job, found in zip(work, jobs.run(work, engine), strict=True)}
     stuck = {m: {scheme: numbers.pop(f"{m}/{scheme}") for scheme in SCHEMES} for m in mistakes.MISTAKES_IN_SORTING}
     return numbers | {"never_learns": stuck}
 
 
-def measure() -> dict:
+def measure(engine: jobs.Engine) -> dict:
     """Every mistake made and measured; first what may be missing."""
     sums = problem1.dataset.load_or_generate()
     model, _ = load_model(ROOT / "problem1/results/best_model.pth")
@@ -191,13 +190,14 @@ def measure() -> dict:
         "predicted": mistakes.predicted(sums["test"], problem2.dataset.DEFAULT),
         "heads_by_seed": heads_by_seed(),
         "ablation_by_axis": mistakes.ablation_by_axis(model, sums["test"]),
-        **faulty_trainings(sums),
+        **faulty_trainings(engine),
     }
 
 
-def main() -> None:
+def main(engine: jobs.Engine) -> None:
     device.start("cpu")
-    found, path = measure(), HERE / "results/contradictions.json"
+    path = HERE / "results/contradictions.json"
+    found = measure(engine)
     found |= {"table": table(found), "versions": versions()}
     write_json(path, found)
     for row in found["table"]:
@@ -206,4 +206,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main, __doc__)
+    run(lambda: main(parse(jobs.Engine, __doc__)))

@@ -11,15 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lab.hooks import HeadHooks, zero
-from lab.training import Recipe, Task, evaluate, train
+from beyond import jobs
+from lab.hooks import Hooks, head_names, zero
+from lab.training import Recipe, evaluate, train_or_reuse
 from problem1 import checkpoint as addition
 from problem1.attention import MultiHeadAttention
-from problem1.dataset import Sums, sampling_weights, score, swap_columns
+from problem1.dataset import Sums, score
+from problem1.dataset import load_or_generate as load_sums
+from problem1.train import make_task as make_addition_task
 from problem2 import checkpoint as sorting
 from problem2.dataset import Rows, load_test_set
+from problem2.dataset import load_or_generate as load_rows
 from problem2.model import EncoderLayer
-from problem2.train import Settings, make_recipe, make_task
+from problem2.train import Settings, make_recipe
+from problem2.train import make_task as make_sorting_task
 
 SMALL = 0.01  # a head that costs less accuracy than this was called prunable
 LENGTHS = ("32", "64", "128", "256")
@@ -73,24 +78,27 @@ def greedy(model: nn.Module, test: Sums, start: int) -> float:
 def greedy_without_encoder_heads(model: nn.Module, test: Sums, start: int) -> list[float]:
     """The same score with each encoder head zeroed, the lowest first. Teacher-forced, which is equal: right rows read
     right prefixes only."""
+    model.eval()
     scores = []
-    for head in model.head_names():
-        if head.startswith("encoder."):
-            hooks = HeadHooks({head: zero}, record=False)
-            logits = model.eval()(test.sources, test.targets[:, :-1], hooks=hooks)
-            scores.append(_mean((logits.argmax(-1) == test.targets[:, 1:]).all(1) & (test.targets[:, 0] == start)))
+    for head in head_names(model, "encoder"):
+        with Hooks(model, {head: zero}):
+            logits = model(test.sources, test.targets[:, :-1])
+        right = (logits.argmax(-1) == test.targets[:, 1:]).all(1)
+        scores.append(_mean(right & (test.targets[:, 0] == start)))
     return sorted(scores)
 
 
-def train_given_first(config: dict, ignored: int | None, rows: dict[str, Sums], folder: Path) -> dict:
+def train_given_first(config: dict, ignored: int | None, folder: Path, rows: dict[str, Sums] | None = None) -> dict:
     """Train with the mistake and score as its authors did, teacher-forced and greedy. `config`: see train.py."""
+    if rows is None:
+        with jobs.one_at_a_time():
+            rows = load_sums()
     torch.manual_seed(config["seed"])
-    parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
-    weights = sampling_weights(rows["train"], config["hard_weight"])
-    task = Task(addition.KIND, **parts, score=score_given_first(ignored), augment=swap_columns, weights=weights)
-    recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
     model = addition.build(config)
-    log = train(model, task, recipe, config, folder, config["seed"])
+    task = replace(make_addition_task(rows, config["hard_weight"]), score=score_given_first(ignored))
+    recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
+    mistake = "first digit given" if ignored is None else f"first digit given, {ignored} ignored"
+    log = train_or_reuse(model, task, recipe, config | {"mistake": mistake}, folder)
     return {
         "teacher_forced": log["test_acc"],
         "greedy_from_0": greedy(model, rows["test"], 0),
@@ -182,11 +190,14 @@ MISTAKES_IN_SORTING = {
 }
 
 
-def train_sorting(config: dict, mistake: str, rows: dict[str, Rows], folder: Path) -> dict:
+def train_sorting(config: dict, mistake: str, folder: Path, rows: dict[str, Rows] | None = None) -> dict:
     """A run of problem 2 with one of these mistakes; `config` is that of the sound run."""
+    if rows is None:
+        with jobs.one_at_a_time():
+            rows = load_rows()
     torch.manual_seed(config["seed"])
     model = sorting.build(config)
     settings = Settings(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
     recipe = MISTAKES_IN_SORTING[mistake](model, make_recipe(settings))
-    log = train(model, make_task(rows, config["batch_size"]), recipe, config, folder, config["seed"])
-    return {"test_acc": log["test_acc"]}
+    task = make_sorting_task(rows, config["batch_size"])
+    return {"test_acc": train_or_reuse(model, task, recipe, config | {"mistake": mistake}, folder)["test_acc"]}

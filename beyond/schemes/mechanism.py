@@ -19,7 +19,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from problem2.analysis.evaluation import KINDS, judge, margins
+from problem2.analysis.evaluation import KINDS, judge, logit_differences
 from problem2.dataset import Rows, load_test_set
 from problem2.model import SortingClassifier
 
@@ -61,21 +61,20 @@ def test_sets(data_dir: Path, trained: int) -> dict[str, Rows]:
     return {f"{kind}/{length}": load_test_set(data_dir, kind, length) for kind in KINDS for length in lengths}
 
 
-def measure(
-    model: SortingClassifier, sets: dict[str, Rows], trained: int, known: dict[str, Tensor], batch_size: int = 512
-) -> dict[str, dict]:
+def measure(model: SortingClassifier, sets: dict[str, Rows], trained: int, known: dict[str, dict]) -> dict[str, dict]:
     """{kind: {condition: numbers of `judge`}}, on the sets of `test_sets`.
 
-    known: margins of the model, unchanged, on some of the sets; they are not computed again.
+    known: the numbers of the unchanged model on some of the sets; they are not measured again.
     """
-    report = {kind: {} for kind in KINDS}
-    for kind, conditions in report.items():
+    report = {}
+    for kind in KINDS:
+        report[kind] = {}
         for name, (multiple, move) in CONDITIONS.items():
             key = f"{kind}/{trained * multiple}"
             rows = sets[key]
-            margin = known.get(key, ()) if move is None else ()
-            if len(margin) != len(rows):
-                with moved(model, move, trained) if move else contextlib.nullcontext():
-                    margin = margins(model, rows.sequences, batch_size)
-            conditions[name] = judge(margin, rows.labels)
+            if move is None and key in known and known[key]["rows"] == len(rows.labels):
+                report[kind][name] = known[key]
+                continue
+            with moved(model, move, trained) if move else contextlib.nullcontext():
+                report[kind][name] = judge(logit_differences(model, rows.sequences), rows.labels)
     return report

@@ -118,19 +118,18 @@ def _swap(values: Tensor, i: Tensor, j: Tensor) -> Tensor:
     return values.scatter(1, i, values.gather(1, j)).scatter(1, j, values.gather(1, i))
 
 
-def resample(batch: tuple[Tensor, Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def resample(rows: Rows, generator: torch.Generator) -> Rows:
     """For the strict protocol: as many fresh rows, of both kinds and of the same lengths, in place of those given.
 
     Short rows of evenly spread values lack many pairs of neighbours that other rows have: in long rows neighbours
     differ by 1 or not at all, in some rows by nearly 99. So most rows have uneven gaps, and half of all rows are put
     in bands, most of them narrow.
     """
-    sequences, labels = batch
-    lengths = (sequences != PAD).sum(1)
-    shortest, longest = int(lengths.min()), sequences.shape[1]
-    rows = sample_rows(len(labels), shortest, longest, generator, two_runs=0.25, uneven=0.6)
-    in_band = torch.rand(len(labels), 1, generator=generator) < 0.5
-    changed = torch.where(in_band, relabel(rows.sequences, generator, band_exponent=2.0), rows.sequences)
-    return changed.to(sequences.device), rows.labels.to(sequences.device)
-
-
+    device = rows.labels.device
+    count, longest = rows.sequences.shape
+    shortest, _ = rows.length_range()
+    fresh = sample_rows(count, shortest, longest, generator, two_runs=0.25, uneven=0.6)
+    in_band = torch.rand(count, 1, generator=generator) < 0.5
+    banded = relabel(fresh.sequences, generator, band_exponent=2.0)
+    sequences = torch.where(in_band, banded, fresh.sequences)
+    return Rows(sequences.to(device), fresh.labels.to(device))

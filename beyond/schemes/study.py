@@ -9,7 +9,6 @@ same data is kept, one that was stopped is resumed, any other is made again. Eac
 with what was measured in measured.json: results/PROTOCOL/SEED/VARIANT. Writes results/study.json, and figures.
 """
 
-import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,20 +19,21 @@ import lab.installed
 
 from beyond import jobs
 from beyond.schemes.runs import PROTOCOLS, VARIANTS, collect, config_of_run, data_sets, train_and_measure
-from beyond.schemes.summary import as_table, draw_curves, sum_up
+from beyond.schemes.summary import answer, as_table, draw_curves, sum_up
 from lab import device
-from lab.files import UserError, versions, write_json
+from lab.files import UserError, digest, versions, write_block, write_json
 from lab.settings import LARGEST_SEED, parse, run, setting
 from problem2.analysis.evaluation import KINDS
 from problem2.dataset import DEFAULT, Rows
 
 HERE = Path(__file__).resolve().parent
+README, BLOCK = HERE / "README.md", "answer: make all_schemes"  # where the finding stands
 LENGTHS = {"course": (32, 64, 128, 256), "strict": (32, 64, 128, 256, 512, 1024)}
 EPOCHS = {("strict", "window"): 256}  # a proof asks for more than tests do; all others train as long as train.py says
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(jobs.Engine):
     encoding: tuple[str, ...] = setting((), "schemes (left out: all)", choices=VARIANTS, metavar="NAME")
     protocols: tuple[str, ...] = setting(("course", "strict"), "protocols", choices=(*PROTOCOLS,))
     seeds: tuple[int, ...] = setting((641, 642, 643), "seeds of training", minimum=0, maximum=LARGEST_SEED)
@@ -43,7 +43,6 @@ class Settings:
     epochs: int | None = setting(
         None, "passes over the training rows (left out: as train.py)", minimum=1, maximum=100_000
     )
-    workers: int = setting(0, "runs at a time (0: one for each core)", minimum=0, maximum=64)
     only_sum_up: bool = setting(False, "train and measure nothing, sum up what there is")
 
 
@@ -53,25 +52,26 @@ def make_jobs(settings: Settings) -> list[jobs.Job]:
     for protocol in settings.protocols:
         lengths = settings.lengths or LENGTHS[protocol]
         sets = data_sets(settings.data_dir, lengths)
-        data = digest(*(rows for part in sets for rows in part.values()))
+        data = digest_of([rows for part in sets for rows in part.values()])
         for seed in settings.seeds:
             for variant in settings.encoding or VARIANTS:
                 epochs = settings.epochs or EPOCHS.get((protocol, variant))
                 config = config_of_run(variant, protocol, seed, epochs)
                 decides = {"encoding": variant, "config": config, "lengths": [*lengths], "data": data}
                 folder = settings.output_dir / protocol / str(seed) / variant
-                paths = {"data_dir": settings.data_dir, "folder": folder}
+                paths = {"data_dir": settings.data_dir}
                 name = f"{protocol} {seed} {variant}"
-                work.append(jobs.Job(name, train_and_measure, decides, folder / "measured.json", paths))
+                files = ("training_log.json", "best_model.pth") if (protocol, variant) in EPOCHS else jobs.Job.files
+                work.append(jobs.Job(name, train_and_measure, decides, folder, paths, files))
     return work
 
 
-def digest(*parts: Rows) -> str:
+def digest_of(parts: list[Rows]) -> str:
     """16 hex digits that tell these rows from any others."""
-    sha = hashlib.sha256()
+    content = []
     for rows in parts:
-        sha.update(f"{tuple(rows.sequences.shape)}".encode() + rows.sequences.numpy().tobytes())
-    return sha.hexdigest()[:16]
+        content += [f"{tuple(rows.sequences.shape)}".encode(), rows.sequences.numpy().tobytes()]
+    return digest(*content)
 
 
 def write_summary(output_dir: Path) -> None:
@@ -84,10 +84,13 @@ def write_summary(output_dir: Path) -> None:
     numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
     write_json(output_dir / "study.json", numbers)
     draw_curves(summary, output_dir, trained)
+    if output_dir == Settings.output_dir:
+        write_block(README, BLOCK, answer(summary))
     for protocol, schemes in summary.items():
         for kind, words in KINDS.items():
             print(f"\n{protocol} protocol, {words}: mean accuracy by length (* collapsed with every seed)")
             print(as_table(schemes, kind))
+    print(f"\n{answer(summary)}")
     print(f"\n{len(runs)} runs summed up in {output_dir}")
 
 
@@ -95,7 +98,7 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     if not settings.only_sum_up:
         collect(settings.output_dir, forget=True)
-        jobs.run(make_jobs(settings), settings.workers)
+        jobs.run(make_jobs(settings), settings)
     write_summary(settings.output_dir)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from beyond.schemes.mechanism import CONDITIONS
 from beyond.schemes.runs import VARIANTS
 from lab.files import UserError
-from problem2.analysis import extrapolation
-from problem2.analysis.context import table
+from lab.tables import aligned
 from problem2.analysis.evaluation import KINDS
+from problem2.analysis.extrapolation import KEPT, Point, draw_course, draw_grid
 
 # --- mean and spread over seeds --------------------------------------------------------------------------------
 
@@ -80,11 +80,41 @@ def as_table(schemes: dict, kind: str) -> str:
     names = [name for name in next(iter(schemes.values()))["sets"] if name == "test" or name.startswith(kind)]
     rows = [["scheme", "seeds", *(name.removeprefix(f"{kind}/") for name in names)]]
     for scheme, numbers in schemes.items():
-        count, cells = len(numbers["seeds"]), [numbers["sets"].get(name) for name in names]
-        marks = ["*" if cell and cell["collapsed_seeds"] == count else " " for cell in cells]
-        means = [f"{cell['mean']:.1%}{mark}" if cell else "- " for cell, mark in zip(cells, marks, strict=True)]
-        rows.append([scheme, str(count), *means])
-    return table(rows)
+        seeds = len(numbers["seeds"])
+        cells = []
+        for name in names:
+            spread = numbers["sets"].get(name)
+            if spread is None:
+                cells.append("- ")
+            else:
+                cells.append(f"{spread['mean']:.1%}{'*' if spread['collapsed_seeds'] == seeds else ' '}")
+        rows.append([scheme, str(seeds), *cells])
+    return "\n".join(aligned(rows, right=True))
+
+
+def answer(summary: dict) -> str:
+    """What the study found, in a line for each protocol: which schemes work at all lengths, with every seed."""
+    lines = []
+    for protocol, schemes in summary.items():
+        lengths = {int(name.split("/")[1]) for numbers in schemes.values() for name in numbers["sets"] if "/" in name}
+        of_course = [name for name, numbers in schemes.items() if _works(numbers["sets"], "extrapolation")]
+        one_swap = [name for name, numbers in schemes.items() if _works(numbers["sets"], "adjacent")]
+        proven = [name for name, numbers in schemes.items() if numbers["proof_holds"] and all(numbers["proof_holds"])]
+        lines.append(
+            f"- *{protocol}* to length {max(lengths):,}: {_count(of_course, len(schemes))}; where one swap of "
+            f"neighbours is all that is wrong, {_count(one_swap, len(schemes))}; "
+            f"proven right at every length: {', '.join(proven) or 'none'}."
+        )
+    return "\n".join(lines)
+
+
+def _count(names: list[str], of: int) -> str:
+    return f"{len(names)} of {of} ({', '.join(names)})" if names else f"none of {of}"
+
+
+def _works(sets: dict, kind: str) -> bool:
+    """Whether the worst seed is right on the trained lengths and at every longer one of this kind."""
+    return all(spread["min"] >= KEPT for name, spread in sets.items() if name == "test" or name.startswith(kind))
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
@@ -95,20 +125,18 @@ def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
 
     Mean over seeds, band from the worst seed to the best; a hollow mark where all seeds give a constant answer."""
     for protocol, schemes in summary.items():
-        points = {
-            name: {
-                key: (n["mean"], n["min"], n["max"], n["collapsed_seeds"] == len(numbers["seeds"]))
-                for key, n in numbers["sets"].items()
-            }
-            for name, numbers in schemes.items()
-        }
+        points = {}
+        for name, numbers in schemes.items():
+            points[name] = {key: point_of(spread, len(numbers["seeds"])) for key, spread in numbers["sets"].items()}
         seeds = max(len(numbers["seeds"]) for numbers in schemes.values())
         caption = (
             f"Mean of {seeds} trained models, bands from the worst to the best.\n"
             "Hollow marks: every model gives the same answer to every row."
         )
         if protocol == "course":
-            extrapolation.draw_course(points, folder / "study_course.png", trained, caption, vector=True)
-        extrapolation.draw_grid(
-            points, folder / f"study_{protocol}_schemes.png", trained, caption, vector=protocol == "course"
-        )
+            draw_course(points, folder / "study_course.png", trained, caption, vector=True)
+        draw_grid(points, folder / f"study_{protocol}_schemes.png", trained, caption, vector=protocol == "course")
+
+
+def point_of(spread: dict, seeds: int) -> Point:
+    return Point(spread["mean"], spread["min"], spread["max"], spread["collapsed_seeds"] == seeds)

@@ -61,10 +61,14 @@ def every_vote(model: SortingClassifier) -> tuple[Tensor, Tensor, Tensor]:
 @torch.no_grad()
 def bounded_votes(model: SortingClassifier, unit: float) -> tuple[tuple[Tensor, Tensor, Tensor], float]:
     """The votes of `every_vote` in double, and how far from them any evaluation with this unit roundoff can be."""
-    rules, (layer,), scale = Rounding(unit), model.layers, math.sqrt(model.embedding.embedding_dim)
-    inexact = 0 if math.log2(scale) % 1 == 0 else rules.gamma(3)
-    x, attention = rules.exact(model.embedding.weight[:COUNT].double() * scale, inexact), layer.attention
-    normed, votes, radius = rules.layer_norm(x, layer.attention_norm), [], 0.0
+    rules = Rounding(unit)
+    (layer,) = model.layers
+    attention = layer.attention
+    scale = math.sqrt(model.embedding.embedding_dim)
+    inexact = 0 if math.log2(scale) % 1 == 0 else rules.gamma(3)  # a product with a power of 2 is exact
+    x = rules.exact(model.embedding.weight[:COUNT].double() * scale, inexact)
+    normed = rules.layer_norm(x, layer.attention_norm)
+    radius = 0.0
     parts = (attention.query, attention.key, attention.value)
     q, k, v = (rules.linear(normed, part, attention.num_heads) for part in parts)
 
@@ -79,13 +83,16 @@ def bounded_votes(model: SortingClassifier, unit: float) -> tuple[tuple[Tensor, 
         return above[:, 1]
 
     sees = model.attention_mask(torch.ones(1, 4, dtype=torch.bool)).view(4, 4)  # of four positions, all real
-    nothing, out = torch.zeros(COUNT**2, 1, dtype=torch.long), torch.tensor([False])
+    nothing = torch.zeros(COUNT**2, 1, dtype=torch.long)  # where no position is: masked by `out`
+    out = torch.tensor([False])
     pairs = torch.cartesian_prod(VALUES, VALUES)
+    middle = []
     for a in range(COUNT):
-        votes.append(vote(torch.cat([torch.full((COUNT**2, 1), a), pairs], 1), sees[1, :3]).view(COUNT, COUNT))
+        triples = torch.cat([torch.full((COUNT**2, 1), a), pairs], 1)
+        middle.append(vote(triples, sees[1, :3]).view(COUNT, COUNT))
     first = vote(torch.cat([nothing, pairs], 1), torch.cat([out, sees[0, :2]])).view(COUNT, COUNT)
     last = vote(torch.cat([pairs, nothing], 1), torch.cat([sees[3, 2:], out])).view(COUNT, COUNT)
-    return (torch.stack(votes), first, last), radius
+    return (torch.stack(middle), first, last), radius
 
 
 def check_rounding(model: SortingClassifier, computed: tuple[Tensor, Tensor, Tensor]) -> dict:
@@ -114,13 +121,15 @@ def check_rounding(model: SortingClassifier, computed: tuple[Tensor, Tensor, Ten
 def least_strongest(first: Tensor, middle: Tensor) -> tuple[Tensor, Tensor]:
     """For each link a, b: the strongest vote up to that of a, in the beginning … a, b where it is weakest [a, b]; and
     the value that stands before a there, -1 at the start."""
-    votes, before = first, torch.full_like(first, -1, dtype=torch.long)
+    votes = first
+    before = torch.full_like(first, -1, dtype=torch.long)
     while True:
         longer, value = torch.maximum(votes.unsqueeze(2), middle).min(0)  # x, a, b for each x
         better = longer < votes
         if not better.any():
             return votes, before
-        votes, before = torch.where(better, longer, votes), torch.where(better, value, before)
+        votes = torch.where(better, longer, votes)
+        before = torch.where(better, value, before)
 
 
 def quietest_unsorted(middle: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, list[int]]:
@@ -145,7 +154,8 @@ def check(middle: Tensor, first: Tensor, last: Tensor) -> dict:
     ordered = torch.cat([middle[in_order], first[pair_in_order], last[pair_in_order]])
     votes, sequence = quietest_unsorted(middle, first, last)
     down = votes[~pair_in_order]
-    false_alarms, missed = int((ordered >= 0).sum()), int((down <= 0).sum())
+    false_alarms = int((ordered >= 0).sum())
+    missed = int((down <= 0).sum())
     return {
         "contexts": middle.numel() + first.numel() + last.numel(),
         "ordered_contexts": len(ordered),

@@ -18,27 +18,38 @@ from tqdm import tqdm
 
 from lab.figures import COLOURS, HALF, MARKS, save
 from lab.files import write_text
-from lab.hooks import Intervention, replace, short_name, zero
+from lab.hooks import Intervention, feed_forward_layers, heads, replace, short_name, zero
 from lab.statistics import proportion
-from problem1.analysis.context import CARRY_CLASSES, Context, carry_classes, digit_names
-from problem1.analysis.figures import aligned, intervals
-from problem1.analysis.interventions import feed_forward_layers
+from problem1.analysis.context import Context
+from problem1.analysis.rows import CARRY_CLASSES, carry_classes, digit_names
+from problem1.analysis.tables import aligned, intervals
 
+QUESTION = "What is lost without each head and layer?"
+FILES = (
+    "head_analysis/ablation_results.json",
+    "head_analysis/head_importance_ranking.txt",
+    "head_analysis/head_importance.png",
+    "head_analysis/head_importance.pdf",
+)
 KINDS = ("zero", "mean")
 SMALL = 0.01  # a head whose ablation costs less accuracy than this is not needed alone
 DRAWN = 0.001  # heads that cost less are counted in the figure, not drawn
-NEEDED, MEAN_SUFFICES, NOT_NEEDED = "needed", "its mean suffices", "not needed alone"
+# What a head is called, by what both say together.
+NEEDED = "needed"
+MEAN_SUFFICES = "its mean suffices"
+NOT_NEEDED = "not needed alone"
 
 
 def parts_of(model) -> dict[str, list[str]]:
     """What is removed as a whole: {"encoder.0.self": its heads, "decoder.0.attention": self and cross, …}."""
-    heads, parts = model.head_names(), {}
-    for head in heads:
-        module = head.rpartition(".")[0]
-        parts.setdefault(module, []).append(head)
-        if module.startswith("decoder."):
-            parts.setdefault(f"{module.rpartition('.')[0]}.attention", []).append(head)
-    return parts | {name: [name] for name in feed_forward_layers(model)}
+    parts = {}
+    for head in heads(model):
+        parts.setdefault(head.module, []).append(head.name)
+        if head.side == "decoder":
+            parts.setdefault(f"decoder.{head.layer}.attention", []).append(head.name)
+    for layer in feed_forward_layers(model):
+        parts[layer] = [layer]
+    return parts
 
 
 def ablations(context: Context) -> dict[str, dict[str, Intervention]]:
@@ -51,29 +62,37 @@ def measure(context: Context, parts: dict[str, list[str]]) -> tuple[dict, dict]:
     """Each part ablated alone, in both ways: accuracy overall, by carry and by output digit. (baseline, by part)"""
     classes = carry_classes(context.rows["test"])
     correct, loss = context.test.evaluate()
-    baseline, found, lost = shares(correct, loss, classes), {part: {} for part in parts}, []
+    baseline = shares(correct, loss, classes)
     interventions = ablations(context)
-    tried = [(part, kind) for part in parts for kind in KINDS]
-    for part, kind in tqdm(tried, desc="ablating", leave=False, disable=None):
-        without, loss = context.test.evaluate({name: interventions[kind][name] for name in parts[part]})
-        found[part][kind] = shares(without, loss, classes)
-        found[part][kind]["drop"] = baseline["accuracy"] - found[part][kind]["accuracy"]
-        found[part][kind]["loss_increase"] = loss - baseline["loss"]
-        lost.append(correct.all(1).double() - without.all(1).double())
-    for (part, kind), interval in zip(tried, intervals(lost), strict=True):  # of differences row by row: paired
-        found[part][kind]["drop_interval_95"] = interval
-    return baseline, found
+    by_part = {part: {} for part in parts}
+    entries = []
+    lost = []  # for each entry, row by row: 1 if ablation makes the row wrong, -1 if it makes it right
+    for part, names in tqdm(parts.items(), desc="ablating", leave=False, disable=None):
+        for kind in KINDS:
+            without, loss = context.test.evaluate({name: interventions[kind][name] for name in names})
+            entry = shares(without, loss, classes)
+            entry["drop"] = baseline["accuracy"] - entry["accuracy"]
+            entry["loss_increase"] = loss - baseline["loss"]
+            by_part[part][kind] = entry
+            entries.append(entry)
+            lost.append(correct.all(1).double() - without.all(1).double())
+    for entry, interval in zip(entries, intervals(lost), strict=True):  # paired: of differences row by row
+        entry["drop_interval_95"] = interval
+    return baseline, by_part
 
 
 def shares(correct: Tensor, loss: float, classes: Tensor) -> dict:
     """correct [N, T], classes [N] -> shares of whole answers by class of carry, and of single digits."""
     right = correct.all(1)
     overall = proportion(right)
+    by_carry = {}
+    for number, name in enumerate(CARRY_CLASSES):
+        by_carry[name] = proportion(right[classes == number])["share"]
     return {
         "accuracy": overall["share"],
         "interval_95": overall["interval_95"],
         "loss": loss,
-        "by_carry": {name: proportion(right[classes == number])["share"] for number, name in enumerate(CARRY_CLASSES)},
+        "by_carry": by_carry,
         "by_digit": dict(zip(digit_names(correct.shape[1]), correct.double().mean(0).tolist(), strict=True)),
     }
 
@@ -113,18 +132,22 @@ def ranking_text(results: dict) -> str:
 def ranking_lines(results: dict, ranking: list[str]) -> list[str]:
     rows = []
     for number, head in enumerate(ranking, 1):
-        entry, cells = results["heads"][head], []
+        entry = results["heads"][head]
+        row = [f"{number:2}", short_name(head)]
         for kind in KINDS:
             low, high = entry[kind]["drop_interval_95"]
-            cells += [f"{100 * entry[kind]['drop']:5.2f}", f"{100 * low:.2f} to {100 * high:.2f}"]
-        meaning = reading(entry) if results["meaningful"] else ""
-        rows.append([f"{number:2}", short_name(head), *cells, worst_class(entry["zero"], results["baseline"]), meaning])
+            row += [f"{100 * entry[kind]['drop']:5.2f}", f"{100 * low:.2f} to {100 * high:.2f}"]
+        row.append(worst_class(entry["zero"], results["baseline"]))
+        row.append(reading(entry) if results["meaningful"] else "")
+        rows.append(row)
     return aligned("|head|zero|interval|mean|interval|worst class|reading", rows)
 
 
 def harmless(results: dict) -> str:
-    heads = results["heads"]
-    under_zero, under_mean = (sum(entry[kind]["drop"] < SMALL for entry in heads.values()) for kind in KINDS)
+    """How many heads cost next to nothing."""
+    heads = results["heads"].values()
+    under_zero = sum(entry["zero"]["drop"] < SMALL for entry in heads)
+    under_mean = sum(entry["mean"]["drop"] < SMALL for entry in heads)
     return (
         f"Alone, {under_zero} of {len(heads)} heads cost less than one point under zero ablation, "
         f"{under_mean} under mean ablation."
@@ -133,8 +156,10 @@ def harmless(results: dict) -> str:
 
 def worst_class(entry: dict, baseline: dict) -> str:
     """The class of carry that loses most."""
-    shares = {name: share for name, share in entry["by_carry"].items() if share is not None}
-    losses = {name: baseline["by_carry"][name] - share for name, share in shares.items()}
+    losses = {}
+    for name, share in entry["by_carry"].items():
+        if share is not None:
+            losses[name] = baseline["by_carry"][name] - share
     worst = max(losses, key=losses.get)
     return worst if losses[worst] > 0 else "-"
 
@@ -171,8 +196,12 @@ def about_layers(context: Context) -> dict:
 def about_heads(context: Context) -> dict:
     """head_analysis/ablation_results.json"""
     baseline, heads = measure(context, {head: [head] for head in context.heads})
-    # Between heads that cost equally many sums, the loss gained decides.
-    ranking = sorted(heads, key=lambda head: [-heads[head]["zero"][name] for name in ("drop", "loss_increase")])
+
+    def harm(head: str) -> tuple[float, float]:
+        """Between heads that cost equally many sums, the loss gained decides."""
+        return heads[head]["zero"]["drop"], heads[head]["zero"]["loss_increase"]
+
+    ranking = sorted(heads, key=harm, reverse=True)
     return {
         "question": "exact match on the test rows when one head's output is set to 0, or to its mean over the test "
         "rows (at each position)",
@@ -194,9 +223,8 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    rows = [
-        [short_name(part), *(f"{100 * entry[kind]['drop']:.1f}" for kind in KINDS)]
-        for part, entry in results["layers"].items()
-    ]
+    rows = []
+    for part, entry in results["layers"].items():
+        rows.append([short_name(part), *(f"{100 * entry[kind]['drop']:.1f}" for kind in KINDS)])
     layers = aligned("points lost without|zero|mean", rows)
     return "\n".join([*ranking_lines(results, results["ranking"][:3]), harmless(results), *layers])

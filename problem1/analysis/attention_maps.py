@@ -12,9 +12,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lab.figures import WIDTH, heatmap, save
-from lab.hooks import short_name
-from problem1.analysis.context import DIGIT_NAMES, Context, digit_names, source_labels
+from lab.hooks import Head
+from problem1.analysis.context import Context
+from problem1.analysis.rows import DIGIT_NAMES, digit_names, source_labels
 
+QUESTION = "Where does each head attend?"
+FILES = ("attention_patterns/overview.png", "attention_patterns/overview.pdf", "attention_patterns/*.head*.png")
 EXAMPLES_SHOWN = 2  # beside each head's mean pattern
 MOST_NUMBERS = 7  # columns up to which cells are wide enough to hold numbers
 MOST_LABELS = 11  # keys that find room below a panel; for longer operands the page grows
@@ -29,15 +32,16 @@ def mean_patterns(context: Context) -> dict[str, list[list[float]]]:
     return {head: rounded(pattern.double().mean(0)) for head, pattern in context.test.recorded.patterns.items()}
 
 
-def is_decoder_self(head: str) -> bool:
-    return head.startswith("decoder.") and ".self." in head
+def is_causal(head: Head) -> bool:
+    """Whether a mask hides what comes later from the head: in the decoder's self-attention."""
+    return (head.side, head.kind) == ("decoder", "self")
 
 
-def axis_labels(head: str, decoder: list[str], source: list[str]) -> tuple[list[str], list[str]]:
+def axis_labels(head: Head, decoder: list[str], source: list[str]) -> tuple[list[str], list[str]]:
     """Labels of a head's rows (queries) and columns (keys)."""
-    if head.startswith("encoder."):
-        return source, source
-    return decoder, decoder if is_decoder_self(head) else source
+    queries = source if head.side == "encoder" else decoder
+    keys = decoder if is_causal(head) else source
+    return queries, keys
 
 
 def position_labels(num_digits: int) -> tuple[list[str], list[str]]:
@@ -60,15 +64,17 @@ def in_cell(weight: float) -> str:
     return f"{weight:.2f}".lstrip("0").replace("1.00", "1") if weight >= 0.005 else ""
 
 
-def draw_pattern(axes, head: str, pattern, decoder: list[str], source: list[str], numbers: bool = False):
+def draw_pattern(axes, head: Head, pattern, decoder: list[str], source: list[str], numbers: bool = False):
     """One heatmap; what the causal mask hides is grey."""
     values = np.asarray(pattern, dtype=float).copy()
     rows, columns = axis_labels(head, decoder, source)
-    if is_decoder_self(head):
+    if is_causal(head):
         axes.set_facecolor("#e4e4e4")
         values[np.triu_indices_from(values, k=1)] = np.nan
-    texts = [[in_cell(value) for value in line] for line in values]
-    image = heatmap(axes, values, rows, columns, numbers=texts if numbers and len(columns) <= MOST_NUMBERS else None)
+    texts = None
+    if numbers and len(columns) <= MOST_NUMBERS:
+        texts = [[in_cell(value) for value in line] for line in values]
+    image = heatmap(axes, values, rows, columns, numbers=texts)
     axes.set_anchor("NW")
     axes.tick_params(pad=1, labelsize=7)
     if any(len(label) > 1 for label in columns):
@@ -84,37 +90,46 @@ def page(
     rows: for each row of panels its queries, and whether (0 or 1) keys are named below it. Inches: `width` of the page
     for `wide` panels of `keys` keys; `above` and `below` each panel; `bottom` for a caption.
     """
-    left, between = 0.62, 0.24
+    left = 0.62  # of the first panel
+    between = 0.24  # neighbouring panels
+    title = 0.35
     cell = (width - left - 0.1 - between * (wide - 1)) / wide / keys
-    height = 0.35 + sum(queries * cell + above + named * below for queries, named in rows) + bottom
-    figure, y, lines = plt.figure(figsize=(width, height)), height - 0.35, []
+    height = title + sum(above + queries * cell + named * below for queries, named in rows) + bottom
+    figure = plt.figure(figsize=(width, height))
     figure.set_layout_engine("none")
+    lines = []
+    y = height - title
     for queries, named in rows:
         y -= above + queries * cell
-        panels = [(left + number * (keys * cell + between), y, keys * cell, queries * cell) for number in range(wide)]
-        lines.append([figure.add_axes([x / width, y0 / height, w / width, h / height]) for x, y0, w, h in panels])
+        line = []
+        for number in range(wide):
+            x = left + number * (keys * cell + between)
+            # As shares of the page: left, bottom, width, height.
+            box = [x / width, y / height, keys * cell / width, queries * cell / height]
+            line.append(figure.add_axes(box))
+        lines.append(line)
         y -= named * below
     return figure, lines
 
 
-def draw_head(head: str, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
+def draw_head(head: Head, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """One head: the mean pattern by position, and a few sums with their symbols."""
     keys = 2 * num_digits + 1
     figure, lines = page([(len(mean), 1)], page_width(keys), keys, 1 + EXAMPLES_SHOWN, 0.2, 0.5, bottom=0.3)
     draw_mean_and_examples(lines[0], head, mean, examples, position_labels(num_digits))
     lines[0][0].set_title("mean, test sums")
-    figure.suptitle(f"{short_name(head)}: where it attends")
+    figure.suptitle(f"{head.short}: where it attends")
     save(figure, path, caption)
 
 
 def draw_mean_and_examples(
-    panels: list, head: str, mean: list, examples: list[dict], labels: tuple[list, list]
+    panels: list, head: Head, mean: list, examples: list[dict], labels: tuple[list, list]
 ) -> None:
     """The mean pattern, by position, in the first panel; beside it a few sums, with their symbols."""
     draw_pattern(panels[0], head, mean, *labels, numbers=True)
     shown = examples[:EXAMPLES_SHOWN]
     for axes, example in zip(panels[1:], shown, strict=False):
-        draw_pattern(axes, head, example["patterns"][head], example["decoder_inputs"], example["source"])
+        draw_pattern(axes, head, example["patterns"][head.name], example["decoder_inputs"], example["source"])
         axes.set_title(f"{example['sum']} = {example['prediction']}")
     for axes in panels[1 + len(shown) :]:
         axes.axis("off")
@@ -124,19 +139,22 @@ def draw_all_heads(
     patterns: dict[str, list], labels: tuple[list, list], title: str, path: Path, caption: str, vector: bool = False
 ) -> None:
     """Every head's pattern on one page, a row for each attention module; keys are named below the last of a kind."""
-    modules: dict[str, list[str]] = {}
-    for head in sorted(patterns, key=lambda head: (head.startswith("decoder."), ".cross." in head)):  # by kind
-        modules.setdefault(head.rpartition(".")[0], []).append(head)
-    kinds = [name.split(".")[0] + name.split(".")[2] for name in modules]
+    # The encoder's modules, then the decoder's self-attention, then its cross-attention.
+    modules: dict[str, list[Head]] = {}
+    for head in sorted(map(Head.parse, patterns), key=lambda head: (head.side == "decoder", head.kind == "cross")):
+        modules.setdefault(head.module, []).append(head)
+    lines_of_heads = [*modules.values()]
+    kinds = [(heads[0].side, heads[0].kind) for heads in lines_of_heads]
     last = [kind not in kinds[number + 1 :] for number, kind in enumerate(kinds)]
-    rows = [(len(patterns[heads[0]]), int(end)) for heads, end in zip(modules.values(), last, strict=True)]
-    keys, wide = len(labels[1]), max(map(len, modules.values()))
+    rows = [(len(patterns[heads[0].name]), int(end)) for heads, end in zip(lines_of_heads, last, strict=True)]
+    keys = len(labels[1])
+    wide = max(map(len, lines_of_heads))
     figure, lines = page(rows, page_width(keys), keys, wide, 0.2, 0.38, bottom=0.2)
-    for line, heads, end in zip(lines, modules.values(), last, strict=True):
-        for number, (axes, head) in enumerate(zip(line, heads, strict=True)):
-            draw_pattern(axes, head, patterns[head], *labels)
-            axes.set_title(short_name(head), pad=2)
-            if number:
+    for line, heads, end in zip(lines, lines_of_heads, last, strict=True):
+        for axes, head in zip(line, heads, strict=True):
+            draw_pattern(axes, head, patterns[head.name], *labels)
+            axes.set_title(head.short, pad=2)
+            if head.number > 0:
                 axes.set_yticklabels([])
             if not end:
                 axes.set_xticklabels([])
@@ -147,27 +165,31 @@ def draw_all_heads(
 def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], num_digits: int, path: Path) -> None:
     """A few heads: the mean pattern, two sums, and in words what each does: {head: text}."""
     keys = 2 * num_digits + 1
-    rows = [(len(means[head]), 1) for head in chosen]
+    rows = [(len(means[name]), 1) for name in chosen]
     figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.42)
-    for line, (head, text) in zip(lines, chosen.items(), strict=True):
-        draw_mean_and_examples(line, head, means[head], examples, in_short(position_labels(num_digits)))
-        line[0].set_title(f"{short_name(head)}, mean", fontweight="bold")
+    labels = in_short(position_labels(num_digits))
+    for line, (name, text) in zip(lines, chosen.items(), strict=True):
+        head = Head.parse(name)
+        draw_mean_and_examples(line, head, means[name], examples, labels)
+        line[0].set_title(f"{head.short}, mean", fontweight="bold")
         line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.2, transform=line[-1].transAxes)
     figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
     save(figure, path, None, vector=True)
 
 
-def run(context: Context, examples: dict) -> dict:
-    """Draw a figure for each head, and the overview."""
+def run(context: Context) -> dict:
+    """Draw a figure for each head, and the overview; returns the mean patterns."""
     means = mean_patterns(context)
+    examples = context.results["examples"]["examples"]
     folder = context.output_dir / "attention_patterns"
-    for head, mean in tqdm(means.items(), desc="patterns", unit="head", leave=False, disable=None):
+    for name, mean in tqdm(means.items(), desc="patterns", unit="head", leave=False, disable=None):
+        head = Head.parse(name)
         caption = "White 0, dark 1; each row sums to 1."
-        if head.startswith("decoder."):
+        if head.side == "decoder":
             caption += " The decoder reads a row's symbol and writes the next one: <s> writes the first digit."
-            caption += " Grey: hidden by the causal mask." if is_decoder_self(head) else ""
-        path = folder / f"{head}.png"
-        draw_head(head, mean, examples["examples"], context.num_digits, path, context.caption(caption))
+        if is_causal(head):
+            caption += " Grey: hidden by the causal mask."
+        draw_head(head, mean, examples, context.num_digits, folder / f"{name}.png", context.caption(caption))
     caption = context.caption("Rows are queries, columns keys; white 0, dark 1; each row sums to 1.")
     title = f"Where the {len(means)} heads attend: mean over the test sums"
     labels = in_short(position_labels(context.num_digits))

@@ -26,12 +26,17 @@ import torch
 from torch import Tensor
 
 from lab.figures import WIDTH, save
-from lab.hooks import short_name
-from problem1.analysis.attention_maps import is_decoder_self
+from lab.hooks import Head
+from problem1.analysis.attention_maps import is_causal
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned, intervals, table, whole
-from problem1.dataset import Sums
+from problem1.analysis.tables import aligned, intervals, table, whole
 
+QUESTION = "What does each head attend to?"
+FILES = (
+    "head_analysis/head_specialization.json",
+    "head_analysis/head_specialization.png",
+    "head_analysis/head_specialization.pdf",
+)
 FIXED = 0.05  # variability up to which a head is called positional
 UNIFORM = 0.9  # entropy from which on it is called uniform
 SHAPED = 0.7  # vertical or diagonal from which on a head is called so
@@ -41,66 +46,77 @@ SHAPES = ["vertical", "diagonal"]
 MEASURES = [*TARGETS, "entropy", "variability", *SHAPES]
 
 
-def target_masks(head: str, num_digits: int) -> dict[str, Tensor]:
+def target_masks(head: Head, num_digits: int) -> dict[str, Tensor]:
     """For each kind of target the keys that count, [Tq, Tk]; rows without any have no such target."""
-    if is_decoder_self(head):
+    if is_causal(head):
         query = torch.arange(num_digits + 1).unsqueeze(1)
-        key, later = query.T, query > 0  # the first position can attend to nothing but itself
+        key = query.T
+        later = query > 0  # the first position can attend to nothing but itself
         return {
             "own position": later & (key == query),
             "start token": later & (key == 0),
             "earlier outputs": (key > 0) & (key < query),
         }
     # The column of each key and of each query: "+" is in none, nor is the first digit of the answer.
-    nowhere, columns = torch.tensor([-9]), torch.arange(num_digits)
+    nowhere = torch.tensor([-9])
+    columns = torch.arange(num_digits)
     source = torch.cat([columns, nowhere, columns])
-    encoder = head.startswith("encoder.")
-    query = (source if encoder else torch.cat([nowhere, columns])).unsqueeze(1)
-    masks = {"operator": (source < 0).expand(len(query), -1), "same column": (query == source) & (query >= 0)}
-    masks["lower column"] = query + 1 == source
-    if encoder:
+    query = source if head.side == "encoder" else torch.cat([nowhere, columns])
+    query = query.unsqueeze(1)
+    masks = {
+        "operator": (source < 0).expand(len(query), -1),
+        "same column": (query == source) & (query >= 0),
+        "lower column": query + 1 == source,
+    }
+    if head.side == "encoder":
         masks["own position"] = torch.eye(len(source), dtype=torch.bool)
         masks["same column"] &= ~masks["own position"]  # a digit's own position is counted once
     return masks
 
 
-def statistics(head: str, pattern: Tensor, sums: Sums) -> dict[str, Tensor]:
-    """pattern [N, Tq, Tk] on `sums` -> each measure that the head has: [N]"""
-    found = {}
-    for name, mask in target_masks(head, sums.num_digits).items():
+def statistics(head: Head, pattern: Tensor, num_digits: int) -> dict[str, Tensor]:
+    """pattern [N, Tq, Tk] of N sums -> each measure that the head has: [N]"""
+    measures = {}
+    for name, mask in target_masks(head, num_digits).items():
         rows = mask.any(1)
         if rows.any():
-            found[name] = (pattern * mask)[:, rows].sum(-1).mean(1)
+            measures[name] = (pattern * mask)[:, rows].sum(-1).mean(1)
     queries, keys = pattern.shape[1:]
-    allowed = torch.full((queries,), keys)
-    if is_decoder_self(head):
+    allowed = torch.full((queries,), keys)  # how many keys each query may attend to
+    if is_causal(head):
         allowed = torch.arange(1, queries + 1)
     free = allowed > 1  # where there is only one key, nothing is chosen
-    rows, most = pattern[:, free], allowed[free].log()
-    found["entropy"] = (-torch.xlogy(rows, rows).sum(-1) / most).mean(1)
-    found["variability"] = 0.5 * (rows - rows.mean(0)).abs().sum(-1).mean(1)
-    found["vertical"] = rows.mean(1)[:, rows.mean((0, 1)).argmax()]
-    # Of the queries that have a key at this distance: a diagonal may leave the pattern.
-    offsets = [
-        pattern.diagonal(offset, 1, 2)[:, int(is_decoder_self(head) and offset == 0) :]
-        for offset in range(1 - queries, keys)
-    ]
-    offsets = [diagonal.sum(1) / free.sum() for diagonal in offsets]
-    found["diagonal"] = max(offsets, key=lambda shares: shares.mean())
-    return found
+    rows = pattern[:, free]
+    most = allowed[free].log()  # the largest entropy there can be
+    measures["entropy"] = (-torch.xlogy(rows, rows).sum(-1) / most).mean(1)
+    measures["variability"] = 0.5 * (rows - rows.mean(0)).abs().sum(-1).mean(1)
+    favourite = rows.mean((0, 1)).argmax()  # the key that gets most, over all sums and queries
+    measures["vertical"] = rows.mean(1)[:, favourite]
+    measures["diagonal"] = largest_diagonal(pattern, free)
+    return measures
+
+
+def largest_diagonal(pattern: Tensor, free: Tensor) -> Tensor:
+    """[N, Tq, Tk] -> [N]: of the distances from query to key the one that gets most, as a share of all free queries.
+
+    A diagonal may leave the pattern: queries without a key at this distance give it nothing.
+    """
+    queries, keys = pattern.shape[1:]
+    chosen = pattern * free.unsqueeze(1)  # attention where there was a choice
+    shares = [chosen.diagonal(offset, 1, 2).sum(1) / free.sum() for offset in range(1 - queries, keys)]
+    return max(shares, key=lambda share: share.mean())
 
 
 def measure(context: Context) -> dict:
-    found = {
-        head: statistics(head, pattern.double(), context.rows["test"])
-        for head, pattern in context.test.recorded.patterns.items()
-    }
-    interval, heads = iter(intervals(values for measured in found.values() for values in measured.values())), {}
-    for head, measured in found.items():
-        entry = {
-            name: {"mean": values.mean().item(), "interval_95": next(interval)} for name, values in measured.items()
-        }
-        heads[head] = entry | (describe(entry) if context.meaningful else {"description": None})
+    samples = {}  # one value for each test row
+    for name, pattern in context.test.recorded.patterns.items():
+        for measure_name, values in statistics(Head.parse(name), pattern.double(), context.num_digits).items():
+            samples[name, measure_name] = values
+    heads = {name: {} for name in context.heads}
+    for ((name, measure_name), values), interval in zip(samples.items(), intervals(samples.values()), strict=True):
+        heads[name][measure_name] = {"mean": values.mean().item(), "interval_95": interval}
+    for entry in heads.values():
+        entry |= describe(entry) if context.meaningful else {"description": None}
     return {
         "question": "mean attention over the test rows to positions with a meaning in an addition",
         "rows": len(context.correct),
@@ -119,22 +135,25 @@ def describe(entry: dict) -> dict:
     elif targets[main] < MAIN:
         main = text = "no main target"
     shape = max(SHAPES, key=lambda name: entry[name]["mean"])
-    shape = shape if entry[shape]["mean"] >= SHAPED else None
+    if entry[shape]["mean"] < SHAPED:
+        shape = None
     return {"main_target": main, "kind": kind, "shape": shape, "description": f"{text}, {kind}"}
 
 
 def draw(results: dict, path: Path, caption: str) -> None:
     """Heads × targets, in percent of the attention; a cell without a number has no meaning for the head."""
-    heads = results["heads"]
+    heads = [Head.parse(name) for name in results["heads"]]
     columns = [*TARGETS, "entropy"]
-    cells = [[heads[head].get(name, {"mean": math.nan})["mean"] for name in columns] for head in heads]
+    cells = []
+    for entry in results["heads"].values():
+        cells.append([entry[name]["mean"] if name in entry else math.nan for name in columns])
     figure, axes = plt.subplots(figsize=(WIDTH, 0.7 + 0.145 * len(heads)))
     texts = [[whole(value) for value in line] for line in cells]
-    table(axes, cells, [short_name(head) for head in heads], [name.replace(" ", "\n") for name in columns], texts)
+    table(axes, cells, [head.short for head in heads], [name.replace(" ", "\n") for name in columns], texts)
     axes.xaxis.tick_top()
     axes.axvline(len(TARGETS) - 0.5, color="black", linewidth=0.8)
     for row in range(1, len(heads)):
-        if list(heads)[row].rpartition(".")[0] != list(heads)[row - 1].rpartition(".")[0]:
+        if heads[row].module != heads[row - 1].module:
             axes.axhline(row - 0.5, color="black", linewidth=0.5)
     figure.suptitle("Where each head's attention goes, in percent")
     save(figure, path, caption, vector=True)
@@ -143,8 +162,12 @@ def draw(results: dict, path: Path, caption: str) -> None:
 def run(context: Context) -> dict:
     """Write head_analysis/head_specialization.json and .png."""
     results = context.write("head_analysis/head_specialization.json", measure(context))
-    entries = [entry[name] for entry in results["heads"].values() for name in MEASURES if name in entry]
-    widest = max((high - low) / 2 for low, high in (entry["interval_95"] for entry in entries))
+    widest = 0.0
+    for entry in results["heads"].values():
+        for name in MEASURES:
+            if name in entry:
+                low, high = entry[name]["interval_95"]
+                widest = max(widest, (high - low) / 2)
     caption = f"Mean over {results['rows']:,} test sums; all 95% bootstrap intervals within ±{widest:.3f}."
     draw(results, context.output_dir / "head_analysis/head_specialization.png", context.caption(caption))
     return results
@@ -152,6 +175,6 @@ def run(context: Context) -> dict:
 
 def findings(results: dict) -> str:
     by_target: dict[str, list[str]] = {}
-    for head, entry in results["heads"].items():
-        by_target.setdefault(entry["main_target"], []).append(short_name(head))
+    for name, entry in results["heads"].items():
+        by_target.setdefault(entry["main_target"], []).append(Head.parse(name).short)
     return "\n".join(aligned("main target|heads", [[target, ", ".join(heads)] for target, heads in by_target.items()]))

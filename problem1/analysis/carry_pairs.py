@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from problem1.analysis.context import digit_names, join
+from problem1.analysis.rows import digit_names, join
 from problem1.dataset import Sums, carries, encode
 
 MOST_NINES = 2  # longer chains of 9s exist for long operands, but are too rare to matter
@@ -39,20 +39,18 @@ class Group:
     def clean_and_corrupted(self) -> tuple[Sums, Sums]:
         """In half of the pairs the corrupted sum has the carry, in the other half the clean one."""
         half = len(self.without) // 2
-        first, second = slice(half), slice(half, None)
-        return (
-            join([self.without[first], self.carrying[second]]),
-            join([self.carrying[first], self.without[second]]),
-        )
+        clean = join([self.without[:half], self.carrying[half:]])
+        corrupted = join([self.carrying[:half], self.without[half:]])
+        return clean, corrupted
 
 
-def all_groups(num_digits: int, count: int, seed: int = 0) -> list[Group]:
+def all_groups(num_digits: int, count: int) -> list[Group]:
     """For the digits of the answer that a carry can go into, pairs straight and through nines."""
-    return [
-        make_group(num_digits, target, nines, count, seed)
-        for nines in range(min(MOST_NINES, num_digits - 1) + 1)
-        for target in spread(num_digits - nines)
-    ]
+    groups = []
+    for nines in range(min(MOST_NINES, num_digits - 1) + 1):
+        for target in spread(num_digits - nines):
+            groups.append(make_group(num_digits, target, nines, count))
+    return groups
 
 
 def spread(count: int) -> list[int]:
@@ -69,27 +67,30 @@ def make_group(num_digits: int, target: int, nines: int, count: int, seed: int =
     source = target + nines  # operand columns and answer positions: column c adds up to position c + 1
     wanted = torch.zeros(num_digits, dtype=torch.bool)
     wanted[target : source + 1] = True
-    found: list[tuple[Sums, Sums, Sums]] = []
-    while sum(len(sums) for sums, _, _ in found) < count:
+    lowest = int(source == 0)  # a first digit is never 0
+    kept: list[tuple[Sums, Sums, Sums]] = []  # without, carrying, control
+    while sum(len(without) for without, _, _ in kept) < count:
         a, b = _operands(num_digits, target, source, 60 * count, generator)
-        changed, unchanged = a.clone(), a.clone()
-        lowest = int(source == 0)  # a first digit is never 0
-        for other in (changed, unchanged):
-            other[:, source] = torch.randint(lowest, 10, (len(a),), generator=generator)
-        without, carrying, control = (encode(operand, b) for operand in (a, changed, unchanged))
+        changed = a.clone()
+        changed[:, source] = torch.randint(lowest, 10, (len(a),), generator=generator)
+        unchanged = a.clone()  # as to carries
+        unchanged[:, source] = torch.randint(lowest, 10, (len(a),), generator=generator)
+        without = encode(a, b)
+        carrying = encode(changed, b)
+        control = encode(unchanged, b)
         carry = carries(without)
         keep = ((carries(carrying) != carry) == wanted).all(1) & ~carry[:, target]
         keep &= (carries(control) == carry).all(1) & (unchanged != a).any(1)
-        found.append(tuple(sums[keep] for sums in (without, carrying, control)))
-    parts = [join([parts[k] for parts in found])[:count] for k in range(3)]
-    return Group(target, nines, digit_names(num_digits + 1)[target], *parts)
+        kept.append((without[keep], carrying[keep], control[keep]))
+    without, carrying, control = (join([*parts])[:count] for parts in zip(*kept, strict=True))
+    return Group(target, nines, digit_names(num_digits + 1)[target], without, carrying, control)
 
 
 def _operands(num_digits: int, first: int, source: int, count: int, generator) -> tuple[Tensor, Tensor]:
     """Random digits [count, num_digits] twice, columns first … source - 1 adding up to 9."""
     a, b = torch.randint(0, 10, (2, count, num_digits), generator=generator)
     a[:, 0], b[:, 0] = torch.randint(1, 10, (2, count), generator=generator)
-    if source > first:
-        a[:, 0] = a[:, 0].clamp(max=8) if first == 0 else a[:, 0]  # 9 = 9 + 0 would make a first digit 0
-        b[:, first:source] = 9 - a[:, first:source]
+    if source > first == 0:
+        a[:, 0] = a[:, 0].clamp(max=8)  # 9 = 9 + 0 would make a first digit 0
+    b[:, first:source] = 9 - a[:, first:source]
     return a, b

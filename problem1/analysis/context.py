@@ -12,49 +12,12 @@ import torch
 from torch import Tensor
 
 from lab.files import UserError, versions, write_json
+from lab.hooks import head_names
 from problem1.analysis.interventions import InterventionRunner
 from problem1.checkpoint import load_model
-from problem1.dataset import Sums, carries, encode, load_or_generate, longest_chain
-from problem1.generate_data import to_digits
+from problem1.dataset import Sums, load_or_generate
 
 CAN_ADD = 0.9  # exact match on the test rows from which on "how does it add" is a question at all
-DIGIT_NAMES = ["ones", "tens", "hundreds", "thousands"]
-CARRY_CLASSES = ["no carry", "one carry", "separate carries", "carry chain"]
-
-
-def digit_names(count: int) -> list[str]:
-    """Names of `count` digits, most significant first: 3 -> hundreds, tens, ones"""
-    names = [DIGIT_NAMES[power] if power < len(DIGIT_NAMES) else f"10^{power}" for power in range(count)]
-    return names[::-1]
-
-
-def source_labels(num_digits: int) -> list[str]:
-    """Axis labels of the source: a 100, a 10, a 1, +, b 100, b 10, b 1"""
-    powers = [str(10**power) if power < 5 else f"10^{power}" for power in range(num_digits)][::-1]
-    return [f"a {power}" for power in powers] + ["+"] + [f"b {power}" for power in powers]
-
-
-def join(parts: list[Sums]) -> Sums:
-    return Sums(torch.cat([part.sources for part in parts]), torch.cat([part.targets for part in parts]))
-
-
-def sums_of(pairs: list[tuple[int, int]], num_digits: int) -> Sums:
-    """Pairs of numbers as rows; shorter numbers get zeros in front: 7+5 becomes 007+005."""
-    a, b = (torch.tensor([to_digits(number, num_digits) for number in numbers]) for numbers in zip(*pairs, strict=True))
-    return encode(a, b)
-
-
-def operand_texts(sums: Sums, row: int) -> tuple[str, str]:
-    """('347', '159')"""
-    a, b = ("".join(map(str, operand[row].tolist())) for operand in sums.operands())
-    return a, b
-
-
-def carry_classes(sums: Sums) -> Tensor:
-    """[N] index into CARRY_CLASSES; a chain is two or more neighbouring columns that carry."""
-    carry = carries(sums)
-    number, chain = carry.sum(1), longest_chain(carry)
-    return torch.where(chain > 1, 3, number.clamp(max=2))
 
 
 @dataclass
@@ -66,6 +29,8 @@ class Context:
     output_dir: Path
     batch_size: int = 1024
     settings: dict = field(default_factory=dict)  # those the model was trained with
+    num_samples: int = 6  # example sums to draw
+    results: dict[str, dict] = field(default_factory=dict)  # of the analyses so far: {"ablation": what run returned}
 
     @cached_property
     def test(self) -> InterventionRunner:
@@ -88,7 +53,8 @@ class Context:
 
     @property
     def heads(self) -> list[str]:
-        return self.model.head_names()
+        """Their names, from the source to the output."""
+        return head_names(self.model)
 
     @property
     def num_digits(self) -> int:
@@ -124,11 +90,11 @@ class Context:
 
 def load_context(model_path: Path, data_dir: Path, output_dir: Path, batch_size: int = 1024, device="cpu") -> Context:
     """The model and the data, which must have operands of the same length."""
-    model, trained = load_model(model_path, device)
+    model, settings = load_model(model_path, device)
     rows = load_or_generate(data_dir)
-    if rows["test"].num_digits != trained["num_digits"]:
+    if rows["test"].num_digits != settings["num_digits"]:
         raise UserError(
-            f"{model_path} adds numbers of {trained['num_digits']} digits, but {data_dir} holds "
+            f"{model_path} adds numbers of {settings['num_digits']} digits, but {data_dir} holds "
             f"numbers of {rows['test'].num_digits}: name the data it was trained on with --data-dir."
         )
-    return Context(model, rows, output_dir, batch_size, trained)
+    return Context(model, rows, output_dir, batch_size, settings)

@@ -15,16 +15,25 @@ from tqdm import tqdm
 
 from lab.figures import COLOURS, save
 from lab.files import UserError
-from lab.hooks import short_name, zero
+from lab.hooks import Head, zero
 from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded
-from problem1.analysis.context import Context, carry_classes, digit_names, join, operand_texts, sums_of
-from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import table
+from problem1.analysis.context import Context
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import carry_classes, digit_names, digits_text, join, operand_texts, sums_of
+from problem1.analysis.tables import table
 from problem1.dataset import START, SYMBOLS, Sums, carries, decoder_inputs
 
-CHAIN = "a carry chain through 9s"
+QUESTION = "What does it write for single sums?"
 GIVEN = "examples/given"
+FILES = (
+    "examples/examples.json",
+    "examples/*+*.png",
+    "examples/*+*.pdf",
+    "attention_patterns/*+*.png",
+    f"{GIVEN}/*",
+)
+GIVEN_FIGURES = "A+B.png, and every head's pattern in A+B.heads.png"
+CHAIN = "a carry chain through 9s"
 PANELS = 5  # beside one another in a figure
 
 
@@ -38,12 +47,15 @@ def parse_sum(text: str, num_digits: int) -> tuple[int, int]:
     return int(left), int(right)
 
 
-def select(context: Context, count: int) -> tuple[Sums, list[str]]:
-    """Sums of different kinds, then test rows; at most `count`, and the reason for each."""
-    test, digits = context.rows["test"], context.num_digits
-    classes, carry = carry_classes(test), carries(test)
+def select(context: Context) -> tuple[Sums, list[str]]:
+    """Sums of different kinds, then test rows: at most `context.num_samples`, and the reason for each."""
+    test = context.rows["test"]
+    digits = context.num_digits
+    classes = carry_classes(test)
+    carry = carries(test)
 
     def first(rows: torch.Tensor) -> Sums:
+        """The first test row of a kind, or none."""
         return test[rows.nonzero()[:1, 0]]
 
     top = 10 ** (digits - 1)
@@ -54,14 +66,19 @@ def select(context: Context, count: int) -> tuple[Sums, list[str]]:
         (CHAIN, sums_of([(int("4" * (digits - 1) + "5"), int("5" * digits))], digits)),  # 445+555
         ("every column carries", sums_of([(9 * top - 1, top + 1)], digits)),  # 899+101
         ("one digit more than the operands", first((carry.sum(1) == 1) & carry[:, 0])),
-        *(("from the test rows", test[[row]]) for row in range(min(count, len(test)))),
     ]
-    different: dict[tuple, tuple[str, Sums]] = {}
+    for row in range(min(context.num_samples, len(test))):
+        kinds.append(("from the test rows", test[[row]]))
+    chosen: dict[tuple, Sums] = {}
+    reasons = []
     for reason, sums in kinds:
-        if len(sums):
-            different.setdefault(tuple(sums.sources[0].tolist()), (reason, sums))
-    reasons, chosen = zip(*list(different.values())[:count], strict=True)
-    return join(chosen), list(reasons)
+        if len(sums) == 0 or len(chosen) == context.num_samples:
+            continue
+        source = tuple(sums.sources[0].tolist())
+        if source not in chosen:  # a sum may be of two kinds
+            chosen[source] = sums
+            reasons.append(reason)
+    return join([*chosen.values()]), reasons
 
 
 @torch.no_grad()
@@ -70,55 +87,69 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
     would write, after the same digits, without each head."""
     sources = sums.sources.to(next(model.parameters()).device)
     written = model.generate(sources, sums.targets.shape[1], START).cpu()
-    inputs, carry = decoder_inputs(written), carries(sums)
+    inputs = decoder_inputs(written)
+    carry = carries(sums)
     runner = InterventionRunner(model, sums, len(sums), prefixes=inputs)
     patterns = runner.recorded.patterns
     without = {head: runner.logits({head: zero}).argmax(-1) for head in patterns}
-    confidence = runner.recorded.logits.softmax(-1).gather(2, written.unsqueeze(2)).squeeze(2)
+    probabilities = runner.recorded.logits.softmax(-1)  # [N, T, vocabulary]
+    confidence = probabilities.gather(2, written.unsqueeze(2)).squeeze(2)  # of what is written: [N, T]
 
     def symbols(tokens: torch.Tensor) -> list[str]:
         return [SYMBOLS[token] for token in tokens.tolist()]
 
-    return [
-        {
-            "sum": "+".join(operand_texts(sums, row)),
-            "reason": reasons[row],
-            "target": digits_text(sums.targets[row]),
-            "prediction": digits_text(written[row]),
-            "correct": torch.equal(sums.targets[row], written[row]),
-            "confidence": [round(value, 6) for value in confidence[row].tolist()],
-            "carries_out_of_column": carry[row].tolist(),
-            "source": symbols(sums.sources[row]),
-            "decoder_inputs": symbols(inputs[row]),
-            "without_head": {head: digits_text(digits[row]) for head, digits in without.items()},
-            "patterns": {head: rounded(pattern[row]) for head, pattern in patterns.items()},
-        }
-        for row in range(len(sums))
-    ]
+    examples = []
+    for row, reason in enumerate(reasons):
+        examples.append(
+            {
+                "sum": "+".join(operand_texts(sums, row)),
+                "reason": reason,
+                "target": digits_text(sums.targets[row]),
+                "prediction": digits_text(written[row]),
+                "correct": torch.equal(sums.targets[row], written[row]),
+                "confidence": [round(value, 6) for value in confidence[row].tolist()],
+                "carries_out_of_column": carry[row].tolist(),
+                "source": symbols(sums.sources[row]),
+                "decoder_inputs": symbols(inputs[row]),
+                "without_head": {head: digits_text(digits[row]) for head, digits in without.items()},
+                "patterns": {head: rounded(pattern[row]) for head, pattern in patterns.items()},
+            }
+        )
+    return examples
 
 
 def draw_example(example: dict, path: Path, caption: str) -> None:
     """The sum as on paper; for each digit where the decoder looks; below, the digits without each head."""
-    heads, written = list(example["patterns"]), example["prediction"]
-    cross = [head for head in heads if ".cross." in head]
-    names, labels = digit_names(len(written)), [short_name(head) for head in heads]
+    written = example["prediction"]
+    names = digit_names(len(written))
+    heads = [Head.parse(name) for name in example["patterns"]]
+    cross = [head for head in heads if head.kind == "cross"]
     rows = math.ceil((1 + len(names)) / PANELS)
+    heights = [rows * (0.6 + 0.15 * len(cross)), 1.2 + 0.17 * len(names)]
     width = page_width(max(len(example["source"]), len(heads) // 3))
-    height = rows * (0.6 + 0.15 * len(cross)) + 1.2 + 0.17 * len(names)
-    figure = plt.figure(figsize=(width, height))
-    above, below = figure.subfigures(2, 1, height_ratios=[rows * (0.6 + 0.15 * len(cross)), 1.2 + 0.17 * len(names)])
+    figure = plt.figure(figsize=(width, sum(heights)))
+    above, below = figure.subfigures(2, 1, height_ratios=heights)
+
     paper, *panels = above.subplots(rows, PANELS, squeeze=False).flat
     draw_on_paper(paper, example)
     for axes in panels[len(names) :]:
         axes.set_visible(False)
-    for position, (axes, name) in enumerate(zip(panels, names, strict=False)):
-        weights = [example["patterns"][head][position] for head in cross]
-        first = position == 0 or (position + 1) % PANELS == 0
-        table(axes, weights, [short_name(head) if first else "" for head in cross], example["source"])
+    for position, name in enumerate(names):
+        axes = panels[position]
+        weights = [example["patterns"][head.name][position] for head in cross]
+        leftmost = position == 0 or (position + 1) % PANELS == 0  # beside the paper, or first in its line
+        labels = [head.short if leftmost else "" for head in cross]
+        table(axes, weights, labels, example["source"])
         axes.set_title(f"writes {written[position]}\n({name})")
-    texts = [[example["without_head"][head][at] for head in heads] for at in range(len(written))]
-    changed = [[float(text != digit) for text in line] for line, digit in zip(texts, written, strict=True)]
+
+    texts = []
+    changed = []
+    for position, digit in enumerate(written):
+        without = [example["without_head"][head.name][position] for head in heads]
+        texts.append(without)
+        changed.append([float(text != digit) for text in without])
     axes = below.subplots()
+    labels = [head.short for head in heads]
     table(axes, changed, names, labels, texts, scale=(0.0, 1.6), colours="Oranges")
     axes.tick_params(axis="x", rotation=90)
     axes.set_xlabel("digit written without this head, after the same digits (orange: another than with it)")
@@ -164,9 +195,9 @@ def write(context: Context, name: str, patterns: str, sums: Sums, reasons: list[
     return results
 
 
-def run(context: Context, count: int) -> dict:
+def run(context: Context) -> dict:
     """Write examples/ for sums of different kinds."""
-    return write(context, "examples/examples.json", "attention_patterns/{}.png", *select(context, count))
+    return write(context, "examples/examples.json", "attention_patterns/{}.png", *select(context))
 
 
 def run_given(context: Context, pairs: list[tuple[int, int]]) -> dict:

@@ -9,9 +9,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lab.statistics import margins, proportion
-from problem1.analysis.context import Context, operand_texts
+from problem1.analysis.context import Context
+from problem1.analysis.rows import digits_text, operand_texts
 from problem1.dataset import Sums, carries, decoder_inputs, every_pair, longest_chain, random_pairs, seen_in
 
+QUESTION = "Is every sum right?"
+FILES = ("verification.json",)
 EXHAUSTIVE_DIGITS = 3  # four digits would be 81 million pairs: those are sampled
 SAMPLES = 100_000  # random pairs
 LISTED = 50  # wrong sums written out in full
@@ -25,8 +28,9 @@ def predict(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
     dataset.py). The margin is below 0 where the row is wrong.
     """
     device = next(model.parameters()).device
-    predicted, smallest = [], []
     inputs = decoder_inputs(sums.targets)
+    predicted = []
+    smallest = []
     chunks = range(0, len(sums), batch_size)
     for start in tqdm(chunks, desc="verifying", unit="batch", leave=False, disable=None):
         part = slice(start, start + batch_size)
@@ -36,15 +40,18 @@ def predict(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
     return torch.cat(predicted), torch.cat(smallest)
 
 
-def verify(model, trained: Sums, batch_size: int = 4096, seed: int = 1, samples: int = 0) -> dict:
-    """All pairs: errors, by class, and the wrong sums. Beyond three digits fresh random pairs (samples 0: SAMPLES)."""
-    samples = samples or SAMPLES
-    exhaustive = trained.num_digits <= EXHAUSTIVE_DIGITS
-    sums = every_pair(trained.num_digits) if exhaustive else random_pairs(trained.num_digits, samples, seed)
+def verify(model, train: Sums, batch_size: int = 4096, samples: int = 0) -> dict:
+    """All pairs: errors, by class, and the wrong sums. Beyond three digits random pairs (samples 0: SAMPLES of them).
+
+    train: the rows of training; pairs that they cannot have shown are counted apart.
+    """
+    digits = train.num_digits
+    exhaustive = digits <= EXHAUSTIVE_DIGITS
+    sums = every_pair(digits) if exhaustive else random_pairs(digits, samples or SAMPLES, seed=1)
     predicted, smallest = predict(model, sums, batch_size)
     right = (predicted == sums.targets).all(1)
     carry = carries(sums)
-    seen = seen_in(sums, trained)
+    seen = seen_in(sums, train)
     return {
         "exhaustive": exhaustive,
         **count(right),
@@ -73,13 +80,9 @@ def _by_class(right: Tensor, classes: Tensor) -> dict[str, dict]:
 
 
 def count(right: Tensor) -> dict:
-    pairs, errors = len(right), int((~right).sum())
+    pairs = len(right)
+    errors = int((~right).sum())
     return {"pairs": pairs, "errors": errors, "accuracy": 1 - errors / pairs if pairs else None}
-
-
-def digits_text(tokens: Tensor) -> str:
-    """Predicted tokens as text; one that is no digit becomes a question mark."""
-    return "".join(str(token) if token < 10 else "?" for token in tokens.tolist())
 
 
 def run(context: Context) -> dict:
@@ -88,10 +91,12 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    pairs, errors, unseen = results["pairs"], results["errors"], results["never_seen_in_training"]
+    pairs = results["pairs"]
+    unseen = results["never_seen_in_training"]
     kind = "" if results["exhaustive"] else "random "
+    right = f"exact on {pairs - results['errors']:,} of {pairs:,} {kind}sums"
     lines = [
-        f"exact on {pairs - errors:,} of {pairs:,} {kind}sums; smallest logit margin {results['smallest_margin']:.2f}",
+        f"{right}; smallest logit margin {results['smallest_margin']:.2f}",
         f"pairs that training cannot have shown: {unseen['errors']:,} errors in {unseen['pairs']:,}",
     ]
     return "\n".join(lines + [f"wrong: {text}" for text in results["wrong_sums"][:3]])

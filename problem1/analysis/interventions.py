@@ -3,8 +3,6 @@
 Heads go by the names of lab/hooks.py, feed-forward layers by "encoder.0.feed_forward" … "decoder.1.feed_forward".
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,35 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lab.hooks import HeadHooks, Intervention
+from lab.hooks import Hooks, Intervention, feed_forward_layers, head_names
 from problem1.dataset import Sums, decoder_inputs
-from problem1.model import FeedForward
-
-
-def feed_forward_layers(model) -> list[str]:
-    return [name for name, module in model.named_modules() if isinstance(module, FeedForward)]
-
-
-@contextmanager
-def feed_forward_hooks(model, interventions: dict[str, Intervention], keep: dict[str, list] | None = None) -> Iterator:
-    """Change the outputs of feed-forward layers, and append each to keep[name], while the context lasts."""
-
-    def hook(name: str):
-        def change(module, inputs, output: Tensor) -> Tensor:
-            output = interventions[name](output) if name in interventions else output
-            if keep is not None:
-                keep.setdefault(name, []).append(output)
-            return output
-
-        return change
-
-    wanted = [name for name in feed_forward_layers(model) if keep is not None or name in interventions]
-    handles = [model.get_submodule(name).register_forward_hook(hook(name)) for name in wanted]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @dataclass(frozen=True)
@@ -60,10 +31,13 @@ class InterventionRunner:
     """
 
     def __init__(self, model, sums: Sums, batch_size: int = 1024, prefixes: Tensor | None = None):
-        device = next(model.parameters()).device
-        self.model, self.sums = model.eval(), sums
+        self.model = model.eval()
+        self.sums = sums
         self.prefixes = decoder_inputs(sums.targets) if prefixes is None else prefixes
-        sources, inputs = sums.sources.to(device).split(batch_size), self.prefixes.to(device).split(batch_size)
+        self.in_encoder = {*head_names(model, "encoder"), *feed_forward_layers(model, "encoder")}
+        device = next(model.parameters()).device
+        sources = sums.sources.to(device).split(batch_size)
+        inputs = self.prefixes.to(device).split(batch_size)
         self.batches = list(zip(sources, inputs, strict=True))
         self._encoded: tuple[dict, list[Tensor]] | None = None  # the encoder's interventions, and its memories
 
@@ -71,17 +45,19 @@ class InterventionRunner:
     @torch.no_grad()
     def recorded(self) -> Recording:
         """The run without interventions, with every head's pattern and every output."""
-        logits, hooks, memories, layers = [], [], [], {}
-        with feed_forward_hooks(self.model, {}, layers):
-            for sources, inputs in self.batches:
-                hooks.append(HeadHooks())
-                memories.append(self.model.encode(sources, hooks=hooks[-1]))
-                logits.append(self.model.decode(inputs, memories[-1], hooks=hooks[-1]).cpu())
+        logits = []
+        memories = []
+        recordings = []
+        for sources, inputs in self.batches:
+            with Hooks(self.model) as hooks:
+                memories.append(self.model.encode(sources))
+                logits.append(self.model.decode(inputs, memories[-1]).cpu())
+            recordings.append(hooks)
         self._encoded = {}, memories
-        heads = self.model.head_names()
-        patterns = {head: torch.cat([part.pattern(head) for part in hooks]).cpu() for head in heads}
-        outputs = {head: torch.cat([part.output(head) for part in hooks]) for head in heads}
-        outputs |= {name: torch.cat(parts) for name, parts in layers.items()}
+        names = head_names(self.model)
+        patterns = {name: torch.cat([part.pattern(name) for part in recordings]).cpu() for name in names}
+        names += feed_forward_layers(self.model)
+        outputs = {name: torch.cat([part.output(name) for part in recordings]) for name in names}
         return Recording(torch.cat(logits), patterns, outputs)
 
     @torch.no_grad()
@@ -89,19 +65,15 @@ class InterventionRunner:
         """[N, T, vocabulary]; an intervention must suit every batch (or all rows be in one)."""
         if not interventions:
             return self.recorded.logits
-        encoder = {name: change for name, change in interventions.items() if name.startswith("encoder.")}
-        decoder = {name: change for name, change in interventions.items() if name not in encoder}
-        layers = set(feed_forward_layers(self.model))
+        encoder = {name: change for name, change in interventions.items() if name in self.in_encoder}
+        decoder = {name: change for name, change in interventions.items() if name not in self.in_encoder}
         if self._encoded is None or self._encoded[0] != encoder:
-            hooks = HeadHooks({name: encoder[name] for name in encoder.keys() - layers}, record=False)
-            with feed_forward_hooks(self.model, encoder):
-                self._encoded = encoder, [self.model.encode(sources, hooks=hooks) for sources, _ in self.batches]
-            hooks.check()
-        hooks = HeadHooks({name: decoder[name] for name in decoder.keys() - layers}, record=False)
-        parts = zip(self.batches, self._encoded[1], strict=True)
-        with feed_forward_hooks(self.model, decoder):
-            logits = [self.model.decode(inputs, memory, hooks=hooks).cpu() for (_, inputs), memory in parts]
-        hooks.check()
+            with Hooks(self.model, encoder):
+                self._encoded = encoder, [self.model.encode(sources) for sources, _ in self.batches]
+        logits = []
+        with Hooks(self.model, decoder):
+            for (_, inputs), memory in zip(self.batches, self._encoded[1], strict=True):
+                logits.append(self.model.decode(inputs, memory).cpu())
         return torch.cat(logits)
 
     def evaluate(self, interventions: dict[str, Intervention] | None = None) -> tuple[Tensor, float]:

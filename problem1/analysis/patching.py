@@ -25,21 +25,24 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lab.figures import WIDTH, save
-from lab.hooks import Intervention, replace, short_name
+from lab.hooks import Head, Intervention, feed_forward_layers, head_names, replace, short_name
 from lab.statistics import proportion
 from problem1.analysis.ablation import ablations, parts_of
 from problem1.analysis.carry_pairs import Group, all_groups
-from problem1.analysis.context import Context, digit_names, operand_texts, source_labels
-from problem1.analysis.exhaustive import digits_text
-from problem1.analysis.figures import aligned, intervals, table, whole
-from problem1.analysis.interventions import InterventionRunner, feed_forward_layers
+from problem1.analysis.context import Context
+from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import digit_names, digits_text, operand_texts, source_labels
+from problem1.analysis.tables import aligned, intervals, table, whole
 
+QUESTION = "Which heads bring the carry?"
+FILES = ("carry/patching.json", "carry/patching_heads.png", "carry/patching_heads.pdf")
 PAIRS = 400  # for each group; in half of them patching adds a carry, in half it takes one away
 FEWEST = 50  # pairs the model gets right without which nothing is measured
 ENOUGH = 0.95  # of the flips that all candidates together reach: where a set of heads is complete
 BRINGS = 0.05  # share of pairs flipped from which on a head brings something
 LARGEST_SET = 4
-CHOOSING, HELD_OUT = slice(0, None, 2), slice(1, None, 2)  # halves of the pairs
+CHOOSING = slice(0, None, 2)  # half of the pairs
+HELD_OUT = slice(1, None, 2)  # the other half
 Effect = tuple[Tensor, Tensor]  # flips [N] and logit difference [N]
 
 
@@ -47,9 +50,13 @@ class PatchingExperiment:
     """A clean run, a corrupted run that differs by one carry, and interventions that mix the two."""
 
     def __init__(self, clean: InterventionRunner, corrupted: InterventionRunner, target: int):
-        self.clean, self.corrupted, self.target = clean, corrupted, target
-        self.clean_digit, self.corrupted_digit = (run.sums.targets[:, target] for run in (clean, corrupted))
-        self.start, self.end = (self._difference(run.recorded.logits[:, target]) for run in (clean, corrupted))
+        self.clean = clean
+        self.corrupted = corrupted
+        self.target = target
+        self.clean_digit = clean.sums.targets[:, target]
+        self.corrupted_digit = corrupted.sums.targets[:, target]
+        self.start = self._difference(clean.recorded.logits[:, target])
+        self.end = self._difference(corrupted.recorded.logits[:, target])
 
     def _difference(self, logits: Tensor) -> Tensor:
         """[N] logit of the corrupted run's digit minus that of the clean run's"""
@@ -73,9 +80,11 @@ class PatchingExperiment:
 
 def make_experiment(model, group: Group) -> tuple[PatchingExperiment | None, Tensor]:
     """With those pairs of which the model gets both digits right, and which they are; None if they are too few."""
-    pairs, usable = group.clean_and_corrupted(), torch.ones(len(group.without), dtype=torch.bool)
+    pairs = group.clean_and_corrupted()
+    usable = torch.ones(len(group.without), dtype=torch.bool)
     for sums in pairs:
-        usable &= InterventionRunner(model, sums, len(sums)).evaluate()[0][:, group.target]
+        right, _ = InterventionRunner(model, sums, len(sums)).evaluate()
+        usable &= right[:, group.target]
     if usable.sum() < FEWEST:
         return None, usable
     clean, corrupted = (InterventionRunner(model, sums[usable], len(sums)) for sums in pairs)
@@ -84,15 +93,14 @@ def make_experiment(model, group: Group) -> tuple[PatchingExperiment | None, Ten
 
 def stages(model) -> dict[str, list[str]]:
     """What is patched together: modules, feed-forward layers, and heads by the way information takes."""
-    heads, layers = model.head_names(), feed_forward_layers(model)
-    return {
-        **{name: part for name, part in parts_of(model).items() if not name.endswith(".attention")},
-        "all encoder": [head for head in heads if head.startswith("encoder.")],
-        "all decoder self": [head for head in heads if head.startswith("decoder.") and ".self." in head],
-        "all decoder cross": [head for head in heads if ".cross." in head],
-        "all encoder feed-forward": [name for name in layers if name.startswith("encoder.")],
-        "all decoder feed-forward": [name for name in layers if name.startswith("decoder.")],
-        "all heads": heads,
+    modules = {name: part for name, part in parts_of(model).items() if not name.endswith(".attention")}
+    return modules | {
+        "all encoder": head_names(model, "encoder"),
+        "all decoder self": head_names(model, "decoder", "self"),
+        "all decoder cross": head_names(model, "decoder", "cross"),
+        "all encoder feed-forward": [*feed_forward_layers(model, "encoder")],
+        "all decoder feed-forward": [*feed_forward_layers(model, "decoder")],
+        "all heads": head_names(model),
     }
 
 
@@ -131,15 +139,15 @@ def measure(context: Context, group: Group) -> dict:
 
 def with_intervals(effects: dict[str, Effect]) -> dict[str, dict]:
     """Shares and means with their 95% intervals."""
-    found = intervals(moved for _, moved in effects.values())
-    return {
-        name: {
+    entries = {}
+    of_moved = intervals(moved for _, moved in effects.values())
+    for (name, (flips, moved)), interval in zip(effects.items(), of_moved, strict=True):
+        entries[name] = {
             "flips": proportion(flips),
             "logit_difference": moved.double().mean().item(),
             "logit_difference_interval_95": interval,
         }
-        for (name, (flips, moved)), interval in zip(effects.items(), found, strict=True)
-    }
+    return entries
 
 
 def distance(one: Tensor, other: Tensor) -> Tensor:
@@ -149,40 +157,46 @@ def distance(one: Tensor, other: Tensor) -> Tensor:
 
 def attention_moves(context: Context, group: Group, experiment: PatchingExperiment, usable: Tensor) -> dict[str, dict]:
     """How far each head's attention moves with the carry, and with another digit but no other carry: row by row."""
-    clean, corrupted = (run.recorded.patterns for run in (experiment.clean, experiment.corrupted))
+    clean = experiment.clean.recorded.patterns
+    corrupted = experiment.corrupted.recorded.patterns
     control = InterventionRunner(context.model, group.control, context.batch_size).recorded.patterns
     clean_is_without = (usable.nonzero() < len(group.without) // 2).unsqueeze(-1)
-    sources, outputs = source_labels(context.num_digits), digit_names(context.num_digits + 1)
-    found, excess = {}, []
-    for head in context.heads:
-        moved = distance(clean[head], corrupted[head])
-        usual = distance(torch.where(clean_is_without, clean[head], corrupted[head]), control[head][usable])
-        query, labels = group.target, outputs
-        if head.startswith("encoder."):
-            query, labels = int((moved - usual)[CHOOSING].mean(0).argmax()), sources
-        moved, usual = (part[HELD_OUT, query].double() for part in (moved, usual))
+    entries = {}
+    excess = []  # of each head, row by row
+    for name in context.heads:
+        without = torch.where(clean_is_without, clean[name], corrupted[name])  # the run without the carry
+        moved = distance(clean[name], corrupted[name])  # [N, Tq]
+        usual = distance(without, control[name][usable])
+        query = group.target
+        label = digit_names(context.num_digits + 1)[query]
+        if Head.parse(name).side == "encoder":
+            query = int((moved - usual)[CHOOSING].mean(0).argmax())
+            label = source_labels(context.num_digits)[query]
+        moved = moved[HELD_OUT, query].double()
+        usual = usual[HELD_OUT, query].double()
         excess.append(moved - usual)
-        found[head] = {"query": labels[query], "moved": moved.mean().item(), "moved_without_carry": usual.mean().item()}
-    for entry, difference, interval in zip(found.values(), excess, intervals(excess), strict=True):
+        entries[name] = {"query": label, "moved": moved.mean().item(), "moved_without_carry": usual.mean().item()}
+    for entry, difference, interval in zip(entries.values(), excess, intervals(excess), strict=True):
         entry |= {"difference": difference.mean().item(), "difference_interval_95": interval}
-    return found
+    return entries
 
 
 def wrong_without(context: Context, experiment: PatchingExperiment) -> dict[str, dict]:
     """Each head ablated, on the clean runs of the pairs, whose digits are all right with it."""
-    found = {head: {} for head in context.heads}
+    wrong = {head: {} for head in context.heads}
     for kind, interventions in ablations(context).items():
         for head in context.heads:
             logits = experiment.clean.logits({head: interventions[head]})[:, experiment.target]
-            found[head][kind] = proportion(logits.argmax(-1) != experiment.clean_digit)
-    return found
+            wrong[head][kind] = proportion(logits.argmax(-1) != experiment.clean_digit)
+    return wrong
 
 
 def control(context: Context, group: Group, sets: dict[str, list[str]]) -> dict:
     """Outputs from a sum in which the same digit differs, but no carry: the answer ought to stay."""
     digits = group.without.targets[:, group.target]
     run, other = (InterventionRunner(context.model, sums, len(sums)) for sums in (group.without, group.control))
-    right, changed = run.evaluate()[0][:, group.target], {}
+    right = run.evaluate()[0][:, group.target]
+    changed = {}
     for name, heads in sets.items():
         logits = run.logits({head: replace(other.recorded.outputs[head]) for head in heads})[:, group.target]
         changed[name] = proportion((logits.argmax(-1) != digits)[right])
@@ -198,21 +212,23 @@ def minimal_set(experiment: PatchingExperiment, single: dict[str, Effect], joint
     complement_patched   all others of `among` are patched, the set is frozen at its clean run: how often does it flip?
     """
     goal = ENOUGH * jointly[0][CHOOSING].double().mean().item()
-    chosen, effects = [], single
+    chosen = []
+    effects = single  # of each candidate together with those chosen so far
     while goal > 0:
         chosen.append(max(effects, key=lambda head: effects[head][1][CHOOSING].mean().item()))
-        flips = experiment.effect(experiment.patch(chosen))[0]
+        flips, _ = experiment.effect(experiment.patch(chosen))
         if flips[CHOOSING].double().mean().item() >= goal or len(chosen) >= min(LARGEST_SET, len(single)):
             break
         left = [head for head in single if head not in chosen]
         effects = {head: experiment.effect(experiment.patch([*chosen, head])) for head in left}
     others = [head for head in among if head not in chosen]
-    complement = experiment.effect(experiment.patch(others) | experiment.freeze(chosen))
+    sufficiency, _ = experiment.effect(experiment.patch(chosen))
+    complement, _ = experiment.effect(experiment.patch(others) | experiment.freeze(chosen))
     return {
         "heads": chosen,
         "all_candidates": proportion(jointly[0][HELD_OUT]),
-        "sufficiency": proportion(experiment.effect(experiment.patch(chosen))[0][HELD_OUT]),
-        "complement_patched": proportion(complement[0][HELD_OUT]),
+        "sufficiency": proportion(sufficiency[HELD_OUT]),
+        "complement_patched": proportion(complement[HELD_OUT]),
     }
 
 
@@ -223,7 +239,9 @@ def sentence(sums, row: int) -> str:
 
 def draw(groups: list[dict], path: Path, caption: str) -> None:
     """Heads and layers × digit the carry goes into, three times: attention moved, logits moved, digits flipped."""
-    cells = {head: [measures(group["heads"][head]) for group in groups] for head in groups[0]["heads"]}
+    cells = {}  # for each head and group: attention, logits, digits
+    for head in groups[0]["heads"]:
+        cells[head] = [measures(group["heads"][head]) for group in groups]
     heads = [head for head, line in cells.items() if max(max(entry) for entry in line) >= 0.1]
     rows = {short_name(head): cells[head] for head in heads}
     rows["all decoder self"] = [measures(group["stages"]["all decoder self"]) for group in groups]
@@ -238,7 +256,8 @@ def draw(groups: list[dict], path: Path, caption: str) -> None:
         axes.tick_params(axis="x", rotation=90)
         axes.set_title(f"{title} (%)")
     panels[1].set_xlabel("digit that the carry goes into")
-    moving, flipping = (sum(max(entry[n] for entry in cells[head]) >= 0.1 for head in heads) for n in (0, 2))
+    moving = sum(max(attention for attention, _, _ in cells[head]) >= 0.1 for head in heads)
+    flipping = sum(max(flips for _, _, flips in cells[head]) >= 0.1 for head in heads)
     figure.suptitle(
         f"{moving} heads move a tenth of their attention with the carry, {flipping} flip a tenth of the digits"
     )
@@ -279,9 +298,9 @@ def findings(results: dict) -> str:
     rows = []
     for group in results["groups"]:
         if group["pairs"]:
-            found = group["minimal_sets"]["decoder cross"]
-            flips = [f"{found[key]['share']:.1%}" for key in ("sufficiency", "complement_patched")]
-            rows.append([group["name"], *flips, ", ".join(map(short_name, found["heads"]))])
+            chosen = group["minimal_sets"]["decoder cross"]
+            flips = [f"{chosen[key]['share']:.1%}" for key in ("sufficiency", "complement_patched")]
+            rows.append([group["name"], *flips, ", ".join(map(short_name, chosen["heads"]))])
         else:
             rows.append([group["name"], "-", "-", group["reason"]])
     header = "carry into|flips|all others, these frozen|cross-attention heads that bring it"

@@ -23,18 +23,25 @@ from torch import nn
 from tqdm import tqdm
 
 from lab.figures import COLOURS, HALF, save
-from lab.hooks import short_name, split_name, zero
+from lab.hooks import Head, attention_modules, columns, short_name, zero
 from lab.statistics import proportion
 from lab.training import Recipe, make_optimizer
 from problem1.analysis.ablation import SMALL
 from problem1.analysis.context import Context
 from problem1.analysis.exhaustive import predict
 from problem1.analysis.interventions import InterventionRunner
-from problem1.attention import MultiHeadAttention
 from problem1.dataset import Sums, random_pairs, score, swap_columns
 
+QUESTION = "How many heads can be removed?"
+FILES = (
+    "head_analysis/pruning_curve.json",
+    "head_analysis/pruning_curve.png",
+    "head_analysis/pruning_curve.pdf",
+    "head_analysis/pruned.json",
+)
 CHOOSING_ROWS = 200  # validation rows on which greedy compares candidates by their loss
-DRAWS, DRAW_ROWS = 10, 200  # random orders, and test rows for each of them
+DRAWS = 10  # random orders
+DRAW_ROWS = 200  # test rows for each of them
 THRESHOLDS = {"one_point": SMALL, "tenth_of_a_point": SMALL / 10, "no_error": 0.0}  # accuracy that may be lost
 STEPS = 400  # of fine-tuning
 RECIPE = Recipe(epochs=1, batch_size=128, lr=1e-3, warmup_steps=20, weight_decay=0.0)
@@ -45,8 +52,8 @@ def greedy_order(runner: InterventionRunner, heads: list[str]) -> list[str]:
     """All heads, the least harmful to remove first, each given those before it."""
     removed: list[str] = []
     for _ in tqdm(heads, desc="pruning", unit="head", leave=False, disable=None):
-        # Candidates in the decoder come first, as they share the encoder's result (see InterventionRunner).
-        left = sorted(set(heads) - set(removed), key=lambda name: (name.startswith("encoder."), name))
+        # By name, so "decoder…" comes first: these candidates share the encoder's result (see InterventionRunner).
+        left = sorted(set(heads) - set(removed))
         losses = {head: runner.evaluate(dict.fromkeys([*removed, head], zero))[1] for head in left}
         removed.append(min(losses, key=losses.get))
     return removed
@@ -59,7 +66,8 @@ def along(runner: InterventionRunner, order: list[str]) -> list[dict]:
 
 
 def measure(context: Context, ablation: dict) -> dict:
-    heads, entries = context.heads, {head: entry["zero"] for head, entry in ablation["heads"].items()}
+    heads = context.heads
+    entries = {head: entry["zero"] for head, entry in ablation["heads"].items()}
     choosing = InterventionRunner(context.model, context.rows["val"][:CHOOSING_ROWS], context.batch_size)
     sample = InterventionRunner(context.model, context.rows["test"][:DRAW_ROWS], context.batch_size)
     harmless = [head for head in heads if entries[head]["drop"] < SMALL]
@@ -85,29 +93,31 @@ def prunable(entries: dict, curves: dict) -> dict:
     greedy = [point["share"] for point in curves["greedy"]["exact_match"]]
 
     def at(lost: float) -> dict:
+        drops = [entry["drop"] for entry in entries.values()]
         return {
-            "alone": sum(
-                entry["drop"] < SMALL if lost == SMALL else entry["drop"] <= lost for entry in entries.values()
-            ),
+            "alone": sum(drop < SMALL if lost == SMALL else drop <= lost for drop in drops),
             "together": removable(greedy, lost),
             "random_harmless_median": statistics.median(removable(draw, lost) for draw in curves["random"]),
         }
 
-    found = at(SMALL)
+    counts = at(SMALL)
     return {
-        "alone": found["alone"],
-        "alone_share": found["alone"] / len(entries),
+        "alone": counts["alone"],
+        "alone_share": counts["alone"] / len(entries),
         "exact_match_without_all_of_those": curves["all_harmless"]["share"],
-        "together": found["together"],
-        "together_share": found["together"] / len(entries),
-        "together_random_harmless_median": found["random_harmless_median"],
+        "together": counts["together"],
+        "together_share": counts["together"] / len(entries),
+        "together_random_harmless_median": counts["random_harmless_median"],
         "by_threshold": {name: at(lost) for name, lost in THRESHOLDS.items()},
     }
 
 
 def removable(curve: list[float], lost: float) -> int:
     """How many removals come before accuracy falls more than `lost` below its start for the first time."""
-    return next((count - 1 for count, share in enumerate(curve) if share < curve[0] - lost), len(curve) - 1)
+    for count, share in enumerate(curve):
+        if share < curve[0] - lost:
+            return count - 1
+    return len(curve) - 1
 
 
 # --- removing heads from the weights ----------------------------------------------------------------------------
@@ -121,11 +131,11 @@ def remove_heads(model: nn.Module, heads: list[str]) -> None:
     The value rows and the output columns of a head multiply each other's gradients, so both stay zero whatever
     training follows: the head is gone for good, and the weights still fit the same model.
     """
-    modules = {module.name: module for module in model.modules() if isinstance(module, MultiHeadAttention)}
-    for name, number in map(split_name, heads):
-        module = modules[name]
-        width = module.output.in_features // module.num_heads
-        own = slice(number * width, (number + 1) * width)
+    modules = attention_modules(model)
+    for name in heads:
+        head = Head.parse(name)
+        module = modules[head.module]
+        own = columns(module, head.number)
         for layer in (module.query, module.key, module.value):
             layer.weight[own] = layer.bias[own] = 0
         module.output.weight[:, own] = 0
@@ -140,7 +150,8 @@ def fine_tune(model: nn.Module, train: Sums, steps: int) -> None:
     model.train()
     for step in tqdm(range(steps), desc="fine-tuning", unit="step", leave=False, disable=None):
         index = torch.randint(len(train), (RECIPE.batch_size,), generator=generator).to(device)
-        loss = score(model, swap_columns(tuple(part[index] for part in rows), generator))[0].mean()
+        batch = swap_columns(tuple(part[index] for part in rows), generator)
+        loss = score(model, batch)[0].mean()
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), RECIPE.clip)
@@ -158,7 +169,8 @@ def exact_match(model: nn.Module, sums: Sums) -> dict:
 def remove_and_fine_tune(context: Context, order: list[str]) -> dict:
     """Remove the most heads that cost less than a point of the validation rows, measure, fine-tune, measure again."""
     validation = InterventionRunner(context.model, context.rows["val"], context.batch_size)
-    removed = order[: removable([point["share"] for point in along(validation, order)], SMALL)]
+    curve = [point["share"] for point in along(validation, order)]
+    removed = order[: removable(curve, SMALL)]
     model = copy.deepcopy(context.model)
     fresh = random_pairs(context.num_digits, FRESH, seed=3)
     remove_heads(model, removed)
@@ -185,14 +197,15 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
     low, high = 100 * np.array([point["interval_95"] for point in curves["greedy"]["exact_match"]]).T
     axes.plot(points, color=COLOURS[0], marker="o")
     axes.fill_between(range(len(points)), low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
-    at = int(np.argmax(points < 75)) or len(points) - 1
+    at = int(np.argmax(points < 75)) or len(points) - 1  # where the curve falls: there is room for its name
     axes.text(at + 0.8, points[at] + 4, "chosen\ntogether", color=COLOURS[0])
     if len(curves["random"][0]) > 1:
         low, middle, high = np.quantile(100 * np.array(curves["random"]), [0.1, 0.5, 0.9], axis=0)
         axes.plot(middle, color=COLOURS[6], linestyle="--")
         axes.fill_between(range(len(middle)), low, high, color=COLOURS[6], alpha=0.2, linewidth=0)
         axes.text(0, 40, "random order\nof those\nharmless alone", color=COLOURS[6])
-    alone, together = (results["prunable"]["zero"][name] for name in ("alone", "together"))
+    alone = results["prunable"]["zero"]["alone"]
+    together = results["prunable"]["zero"]["together"]
     for count, text in ((together, f"{together} together"), (alone, f"{alone} alone")):
         axes.axvline(count, color="#777777", linewidth=0.8, linestyle=":")
         axes.text(count - 0.2, 2, text, fontsize=7.5, rotation=90, ha="right", va="bottom")
@@ -201,9 +214,9 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
     save(figure, path, caption, vector=True)
 
 
-def run(context: Context, ablation: dict) -> dict:
+def run(context: Context) -> dict:
     """Write head_analysis/pruning_curve.json and .png, and pruned.json."""
-    results = context.write("head_analysis/pruning_curve.json", measure(context, ablation))
+    results = context.write("head_analysis/pruning_curve.json", measure(context, context.results["ablation"]))
     caption = "Heads are set to zero. Bands: 95% interval; of the random orders 10 to 90% of the draws."
     draw_curves(results, context.output_dir / "head_analysis/pruning_curve.png", caption)
     numbers = remove_and_fine_tune(context, results["curves"]["zero"]["greedy"]["order"])
@@ -211,8 +224,11 @@ def run(context: Context, ablation: dict) -> dict:
 
 
 def findings(results: dict) -> str:
-    counts, pruned, heads = results["prunable"]["zero"], results["pruned"], results["heads"]
-    before, after = pruned["before"]["fresh"], pruned["after"]["fresh"]
+    counts = results["prunable"]["zero"]
+    heads = results["heads"]
+    pruned = results["pruned"]
+    before = pruned["before"]["fresh"]
+    after = pruned["after"]["fresh"]
     strict = counts["by_threshold"]
     lines = [
         f"losing less than a point: {counts['alone']} of {heads} heads one at a time, {counts['together']} together",

@@ -4,37 +4,52 @@ Also attention_patterns/in_detail.png: four heads with very different roles, whe
 """
 
 from lab.files import write_text
-from lab.hooks import short_name
+from lab.hooks import Head, short_name
 from problem1.analysis import roles
 from problem1.analysis.ablation import KINDS, NEEDED
 from problem1.analysis.attention_maps import draw_in_detail
 from problem1.analysis.context import Context
-from problem1.analysis.figures import aligned, percent
 from problem1.analysis.patching import LARGEST_SET
+from problem1.analysis.tables import aligned, percent
+
+QUESTION = "What is each head for?"
+FILES = (
+    "carry/summary.txt",
+    "carry/summary.json",
+    "attention_patterns/in_detail.png",
+    "attention_patterns/in_detail.pdf",
+)
 
 
-def collect(lost: dict, statistics: dict, patched: dict) -> dict:
-    keys = ("name", "pairs", "minimal_sets")
-    return {
-        "groups": [{key: group[key] for key in keys if key in group} for group in patched["groups"]],
-        **roles.collect(lost, lost["layers"], statistics, patched["groups"]),
-    }
+def collect(results: dict[str, dict]) -> dict:
+    """From what ablation, attention_statistics and patching found."""
+    lost = results["ablation"]
+    patched = results["patching"]["groups"]
+    groups = []
+    for group in patched:
+        groups.append({key: group[key] for key in ("name", "pairs", "minimal_sets") if key in group})
+    of_heads = roles.collect(lost, lost["layers"], results["attention_statistics"], patched)
+    return {"groups": groups} | of_heads
 
 
 def as_text(results: dict) -> str:
     """carry/summary.txt"""
     parts = ["Heads and the carry: what was measured. Shares with their 95% intervals.", findings(results)]
     groups = [group for group in results["groups"] if group["pairs"]]
-    parts += ["\n".join(aligned(*carry_table(groups)))] if groups else []
-    parts += [f"{group['name']}: not measured, too few sums right" for group in results["groups"] if not group["pairs"]]
+    if groups:
+        parts.append("\n".join(aligned(*carry_table(groups))))
+    for group in results["groups"]:
+        if not group["pairs"]:
+            parts.append(f"{group['name']}: not measured, too few sums right")
     return "\n\n".join(parts) + "\n"
 
 
 def carry_table(groups: list[dict]) -> tuple[str, list]:
-    rows, keys = [], ("sufficiency", "all_candidates", "complement_patched")
+    rows = []
     for group in groups:
-        found = group["minimal_sets"]["decoder cross"]
-        rows.append([group["name"], *(percent(found[key]) for key in keys), ", ".join(map(short_name, found["heads"]))])
+        chosen = group["minimal_sets"]["decoder cross"]
+        flips = [percent(chosen[key]) for key in ("sufficiency", "all_candidates", "complement_patched")]
+        rows.append([group["name"], *flips, ", ".join(map(short_name, chosen["heads"]))])
     header = "carry into|flips, chosen|flips, all decoder cross|flips, all others while the chosen are frozen"
     return f"{header}|chosen decoder cross heads, at most {LARGEST_SET}", rows
 
@@ -44,12 +59,12 @@ def points(about: dict) -> list[str]:
 
 
 def role_table(heads: list[dict]) -> tuple[str, list]:
-    shown = [about for about in heads if about["role"] != "not needed alone; brings no carry"]
-    rows = [
-        [about["label"], about["looks_at"], *points(about), f"{100 * about['most_flips']['share']:.0f}", about["role"]]
-        for about in shown
-    ]
-    rows.append([f"{len(heads) - len(shown)} others", "", "", "", "", "not needed alone; brings no carry"])
+    rows = []
+    for about in heads:
+        if about["role"] != roles.NONE:
+            flips = f"{100 * about['most_flips']['share']:.0f}"
+            rows.append([about["label"], about["looks_at"], *points(about), flips, about["role"]])
+    rows.append([f"{len(heads) - len(rows)} others", "", "", "", "", roles.NONE])
     return "head|looks at|points lost, zero|mean|% flipped at most|role", rows
 
 
@@ -74,33 +89,38 @@ def lesson_tables(lessons: dict) -> list[tuple[str, list]]:
 
 def in_detail(results: dict) -> dict[str, str]:
     """Four heads with different roles, and in words what each does."""
-    heads = {about["head"]: about for about in results["heads"]}
-    needed = [head for head, about in heads.items() if about["reading"] == NEEDED and head.startswith("encoder.")]
-    cross = [head for head in heads if ".cross." in head]
-    wanted = [*needed[:1], max(cross, key=lambda head: heads[head]["most_flips"]["share"])]
+    abouts = {about["head"]: about for about in results["heads"]}  # the most important first
+    heads = [Head.parse(name) for name in abouts]
+    needed = [head.name for head in heads if head.side == "encoder" and abouts[head.name]["reading"] == NEEDED]
+    cross = [head.name for head in heads if head.kind == "cross"]
+    wanted = [*needed[:1], max(cross, key=lambda name: abouts[name]["most_flips"]["share"])]
     wanted += [lesson["head"] for lesson in results["lessons"].values() if lesson]
-    chosen = list(dict.fromkeys([*wanted, *heads]))[:4]
-    return {head: words(heads[head]) for head in chosen}
+    chosen = list(dict.fromkeys([*wanted, *abouts]))[:4]  # each once
+    return {name: words(abouts[name]) for name in chosen}
 
 
 def words(about: dict) -> str:
-    zero, mean = (f"{100 * about[kind]:.4g}" for kind in ("zero", "mean"))
-    looks, flips = about["looks_at"].replace(" (", "\n  ("), 100 * about["most_flips"]["share"]
+    """A few short lines for a figure."""
+    looks = about["looks_at"].replace(" (", "\n  (")
     lines = [
         f"looks at {looks}",
         "points lost without it:",
-        f"  zero {zero}, mean {mean}",
-        f"patched: flips ≤ {flips:.0f}%",
+        f"  zero {100 * about['zero']:.4g}, mean {100 * about['mean']:.4g}",
+        f"patched: flips ≤ {100 * about['most_flips']['share']:.0f}%",
     ]
-    return "\n".join([*lines, *("→ " + text.replace(", but", ",\n    but") for text in about["role"].split("; "))])
+    for text in about["role"].split("; "):
+        lines.append("→ " + text.replace(", but", ",\n    but"))
+    return "\n".join(lines)
 
 
-def run(context: Context, examples: dict, means: dict, *measured: dict) -> dict:
-    """Write carry/summary.json, carry/summary.txt and the figure, from the results of the modules in `collect`."""
-    results = context.write("carry/summary.json", collect(*measured))
+def run(context: Context) -> dict:
+    """Write carry/summary.json, carry/summary.txt and the figure, from the results of the analyses before."""
+    results = context.write("carry/summary.json", collect(context.results))
     write_text(context.output_dir / "carry/summary.txt", as_text(results))
     path = context.output_dir / "attention_patterns/in_detail.png"
-    draw_in_detail(in_detail(results), means, examples["examples"], context.num_digits, path)
+    means = context.results["attention_maps"]
+    examples = context.results["examples"]["examples"]
+    draw_in_detail(in_detail(results), means, examples, context.num_digits, path)
     return results
 
 

@@ -1,4 +1,4 @@
-"""The predictions of a model on test sets, and what is counted of them.
+"""The predictions of a model on test sets, and what is counted of them: the one place where accuracy is measured.
 
 A share of correct answers alone deceives here: a model that says "not sorted" to everything is right on 54.6% of
 the course's rows of length 32. So every number comes with both classes, and such a model is called collapsed.
@@ -16,6 +16,7 @@ from problem2.model import SortingClassifier
 
 KINDS = {"extrapolation": "the course's negatives (L/3 swaps)", "adjacent": "one swap of two neighbours"}
 COLLAPSED_AT = 0.99  # of all predictions the same
+BATCH_SIZE = 512
 SCORES_AT_ONCE = 2**18  # attention scores of a batch, for each head: bounds memory at great lengths
 
 
@@ -25,8 +26,12 @@ def rows_used(length: int) -> int:
 
 
 def test_sets(data_dir: Path, lengths, rows: dict[str, Rows]) -> dict[str, Rows]:
-    """The in-range test rows, and both kinds of longer sets."""
-    sets, longest = {"test": rows["test"]}, rows["train"].length_range()[1]
+    """The in-range test rows, and both kinds of longer sets: {"test": rows, "extrapolation/32": rows, …}
+
+    Those with one swap of neighbours are made of the longest trained length as well.
+    """
+    _, longest = rows["train"].length_range()
+    sets = {"test": rows["test"]}
     for kind, wanted in (("extrapolation", lengths), ("adjacent", [longest, *lengths])):
         for length in dict.fromkeys(wanted):
             sets[f"{kind}/{length}"] = load_test_set(data_dir, kind, length).part(slice(rows_used(length)))
@@ -34,7 +39,7 @@ def test_sets(data_dir: Path, lengths, rows: dict[str, Rows]) -> dict[str, Rows]
 
 
 @torch.no_grad()
-def margins(model: SortingClassifier, sequences: Tensor, batch_size: int = 512) -> Tensor:
+def logit_differences(model: SortingClassifier, sequences: Tensor, batch_size: int = BATCH_SIZE) -> Tensor:
     """[N, T] -> [N] logit of "sorted" minus logit of "not sorted", on the CPU."""
     device = next(model.parameters()).device
     rows_at_once = max(1, min(batch_size, SCORES_AT_ONCE // sequences.shape[1] ** 2))
@@ -42,39 +47,45 @@ def margins(model: SortingClassifier, sequences: Tensor, batch_size: int = 512) 
     return (logits[:, 1] - logits[:, 0]).double()
 
 
-def predict(model: SortingClassifier, sets: dict[str, Rows], batch_size: int = 512) -> dict[str, Tensor]:
-    """{"extrapolation/64": rows, …} -> {"extrapolation/64": margins [N], …}"""
-    return {name: margins(model, rows.sequences, batch_size) for name, rows in sets.items()}
-
-
-def judge(margin: Tensor, labels: Tensor) -> dict:
-    """Numbers of one model on one test set, from its margins [N] and the labels [N]."""
-    predicted_sorted = margin > 0
+def judge(differences: Tensor, labels: Tensor) -> dict:
+    """Numbers of one model on one test set, from its `logit_differences` [N] and the labels [N]."""
+    predicted_sorted = differences > 0
     correct = predicted_sorted == labels.bool()
-    share = predicted_sorted.double().mean().item()
-    classes = {}
-    for name, chosen in (("sorted", labels == 1), ("unsorted", labels == 0)):
-        count, hits = int(chosen.sum()), int(correct[chosen].sum())
-        classes[name] = {
-            "rows": count,
-            "accuracy": hits / max(1, count),
-            "interval_95": list(wilson(hits, count)),
-            "margin_mean": margin[chosen].mean().item() if count else 0.0,
-            "margin_sd": margin[chosen].std(correction=0).item() if count else 0.0,
-        }
-    accuracy, both = correct.double().mean().item(), 0 < int(labels.sum()) < len(labels)
+    share_sorted = predicted_sorted.double().mean().item()
+    classes = {
+        "sorted": judge_class(differences, correct, labels == 1),
+        "unsorted": judge_class(differences, correct, labels == 0),
+    }
+    accuracy = correct.double().mean().item()
+    has_both = 0 < int(labels.sum()) < len(labels)
     return {
         "rows": len(labels),
         "accuracy": accuracy,
         "interval_95": list(wilson(int(correct.sum()), len(correct))),
         # The mean of both classes' accuracies: 50% for a constant answer.
-        "balanced_accuracy": sum(c["accuracy"] for c in classes.values()) / 2 if both else accuracy,
+        "balanced_accuracy": sum(c["accuracy"] for c in classes.values()) / 2 if has_both else accuracy,
         **classes,
-        "predicted_sorted": share,
-        "collapsed": both and (share >= COLLAPSED_AT or share <= 1 - COLLAPSED_AT),
+        "predicted_sorted": share_sorted,
+        "collapsed": has_both and (share_sorted >= COLLAPSED_AT or share_sorted <= 1 - COLLAPSED_AT),
     }
 
 
-def measure(margins: dict[str, Tensor], sets: dict[str, Rows]) -> dict[str, dict]:
-    """Margins of `predict` -> {"extrapolation/64": numbers of `judge`, …}"""
-    return {name: judge(margin, sets[name].labels) for name, margin in margins.items()}
+def judge_class(differences: Tensor, correct: Tensor, chosen: Tensor) -> dict:
+    """The numbers of the rows of one class; `chosen` [N] is True where they are."""
+    count = int(chosen.sum())
+    hits = int(correct[chosen].sum())
+    return {
+        "rows": count,
+        "accuracy": hits / max(1, count),
+        "interval_95": list(wilson(hits, count)),
+        "margin_mean": differences[chosen].mean().item() if count else 0.0,
+        "margin_sd": differences[chosen].std(correction=0).item() if count else 0.0,
+    }
+
+
+def measure(model: SortingClassifier, sets: dict[str, Rows], batch_size: int = BATCH_SIZE) -> dict[str, dict]:
+    """{"extrapolation/64": numbers of `judge`, …} for each of the sets"""
+    numbers = {}
+    for name, rows in sets.items():
+        numbers[name] = judge(logit_differences(model, rows.sequences, batch_size), rows.labels)
+    return numbers

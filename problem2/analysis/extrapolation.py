@@ -1,35 +1,112 @@
-"""How accurate is a model at lengths it was not trained on?"""
+"""How accurate is a model at lengths it was not trained on?
+
+This is where every accuracy of problem 2 comes from: extrapolation_details.json has both classes of each test set,
+extrapolation_results.json the accuracies alone, in the course's form.
+"""
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 
 from lab import figures
 from lab.files import write_json
-from problem2.analysis.context import Context, table
+from lab.tables import aligned
+from problem2.analysis.context import Context
 from problem2.analysis.evaluation import KINDS, measure
+from problem2.positional_encoding import HOMEWORK
 
-COURSE = ("sinusoidal", "learned", "none")  # the encodings of the homework
+QUESTION = "How accurate is each at lengths it was not trained on?"
+NEEDS = ()  # schemes without which this is no question
+RESULTS = "extrapolation_results.json"
+DETAILS = "extrapolation_details.json"
+FILES = (RESULTS, DETAILS, "extrapolation_curves.png", "extrapolation_schemes.png")
 KEPT = 0.99  # accuracy of a scheme that works at a length
 CAPTION = (
     "Hollow marks: the same answer to every row, so that the accuracy is only that class's share. Bands: 95% intervals."
 )
 
+
+def run(context: Context) -> dict:
+    details = {}
+    for name, model in context.models.items():
+        details[name] = {"sets": measure(model, context.sets, context.batch_size)}
+    results = context.write(DETAILS, {"trained_lengths": list(context.trained_lengths), "schemes": details})
+    write_json(context.folder / RESULTS, in_course_form(details))
+    points = {}
+    for name, report in details.items():
+        points[name] = {key: point_of(numbers) for key, numbers in report["sets"].items()}
+    draw_course(points, context.folder / "extrapolation_curves.png", context.trained_lengths, CAPTION)
+    draw_grid(points, context.folder / "extrapolation_schemes.png", context.trained_lengths, CAPTION)
+    return results
+
+
+def in_course_form(details: dict) -> dict:
+    """{"sinusoidal": {"32": 0.5, …}, …}"""
+    form = {}
+    for name, report in details.items():
+        form[name] = {str(length): report["sets"][key]["accuracy"] for length, key in lengths_in(report["sets"])}
+    return form
+
+
+def lengths_in(sets: dict) -> list[tuple[int, str]]:
+    """(32, "extrapolation/32"), … for each longer set of the course's kind, in the order of `sets`"""
+    return [(int(key.split("/")[1]), key) for key in sets if key.startswith("extrapolation/")]
+
+
+def findings(results: dict) -> str:
+    """Each scheme's accuracy in range and by length, and that of sorted and unsorted rows; * where it has collapsed."""
+    schemes = results["schemes"]
+    columns = {"test": "test"}
+    for length, key in lengths_in(next(iter(schemes.values()))["sets"]):
+        columns[f"length {length}"] = key
+    rows = [["scheme", *columns]]
+    for name, report in schemes.items():
+        rows.append([name, *(as_cell(report["sets"][key]) for key in columns.values())])
+    note = "accuracy (sorted/unsorted rows); * collapsed: one class for every sequence"
+    return "\n".join([*aligned(rows, right=True), note])
+
+
+def as_cell(numbers: dict) -> str:
+    """'95.0% (100%/90%) ', with * in place of the space where the model has collapsed"""
+    classes = f"{numbers['sorted']['accuracy']:.0%}/{numbers['unsorted']['accuracy']:.0%}"
+    mark = "*" if numbers["collapsed"] else " "
+    return f"{numbers['accuracy']:.1%} ({classes}){mark}"
+
+
 # --- figures ---------------------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """One model on one test set, as drawn."""
+
+    accuracy: float
+    low: float  # of the interval
+    high: float
+    collapsed: bool
+
+
+Points = dict[str, dict[str, Point]]  # scheme -> name of the test set -> point
+
+
+def point_of(numbers: dict) -> Point:
+    low, high = numbers["interval_95"]
+    return Point(numbers["accuracy"], low, high, numbers["collapsed"])
 
 
 def sets_by_length(sets, kind: str, trained: tuple[int, int]) -> dict[float, str]:
     """{length: name of the set} of one kind; the in-range test set stands at the middle of its lengths."""
-    found = {float(name.split("/")[1]): name for name in sets if name.startswith(kind)}
+    by_length = {float(name.split("/")[1]): name for name in sets if name.startswith(kind)}
     if kind == "extrapolation":
-        found[sum(trained) / 2] = "test"
-    return dict(sorted(found.items()))
+        by_length[sum(trained) / 2] = "test"
+    return dict(sorted(by_length.items()))
 
 
 def length_axis(axes, lengths, trained: tuple[int, int]) -> None:
     """A logarithmic axis with a tick at each of `lengths`, the in-range test set's as "8–16"."""
-    inside, low, high = sum(trained) / 2, *trained
+    low, high = trained
+    inside = sum(trained) / 2
     ticks = sorted(lengths)
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{low}–{high}" if tick == inside else f"{tick:.0f}" for tick in ticks])
@@ -37,48 +114,67 @@ def length_axis(axes, lengths, trained: tuple[int, int]) -> None:
     axes.axvspan(low, high, color="#eeeeee", zorder=0)
 
 
-Points = dict[str, dict[str, tuple[float, float, float, bool]]]  # scheme -> set -> share, low, high, collapsed
+def draw_line(
+    axes, sets: dict[str, Point], kind: str, trained: tuple[int, int], shift: float = 1.0, **style
+) -> tuple[list[float], list[float]]:
+    """Accuracy by length with its interval; a hollow mark where the answer is constant. Returns both as drawn.
 
-
-def draw_line(axes, sets: dict, kind: str, trained: tuple[int, int], shift: float = 1.0, **style):
-    """Accuracy by length with its interval; a hollow mark where the answer is constant. Returns lengths and shares."""
-    found = sets_by_length(sets, kind, trained)
-    shares, low, high, collapsed = zip(*(sets[key] for key in found.values()), strict=True)
-    lengths = [length * shift for length in found]  # lines that coincide stand side by side
+    Lengths are drawn `shift` times as large, so that lines that coincide stand side by side.
+    """
+    by_length = sets_by_length(sets, kind, trained)
+    points = [sets[name] for name in by_length.values()]
+    lengths = [length * shift for length in by_length]
+    accuracies = [point.accuracy for point in points]
+    low = [point.low for point in points]
+    high = [point.high for point in points]
     axes.fill_between(lengths, low, high, alpha=0.15, linewidth=0, color=style["color"])
-    axes.plot(lengths, shares, **style)
-    for length, share, constant in zip(lengths, shares, collapsed, strict=True):
-        axes.plot(length, share, style["marker"], color=style["color"], markerfacecolor="white" if constant else None)
-    return lengths, shares
+    axes.plot(lengths, accuracies, **style)
+    for length, point in zip(lengths, points, strict=True):
+        inside = "white" if point.collapsed else None
+        axes.plot(length, point.accuracy, style["marker"], color=style["color"], markerfacecolor=inside)
+    return lengths, accuracies
 
 
 def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: str, vector: bool = False) -> None:
     """The three encodings of the course (where there are none of them, any three), each line with its name."""
     figure, axes = plt.subplots(figsize=(figures.WIDTH, 2.6))
-    names, ends = ([name for name in COURSE if name in points] or [*points])[:3], []
+    names = [name for name in HOMEWORK if name in points] or [*points][:3]
+    ends = []  # of each line: its last accuracy, its name and its colour
     for number, name in enumerate(names):
         style = {"color": figures.COLOURS[(0, 6, 2)[number]], "marker": figures.MARKS[number]}
-        lengths, shares = draw_line(axes, points[name], "extrapolation", trained, shift=1.04 ** (number - 1), **style)
-        ends.append((shares[-1], name, style["color"]))
+        shift = 1.04 ** (number - 1)
+        lengths, accuracies = draw_line(axes, points[name], "extrapolation", trained, shift, **style)
+        ends.append((accuracies[-1], name, style["color"]))
     length_axis(axes, sets_by_length(points[name], "extrapolation", trained), trained)
     ends.sort()
-    for height, (_, name, colour) in zip(spread([share for share, *_ in ends]), ends, strict=True):
+    heights = spread([accuracy for accuracy, _, _ in ends])
+    for height, (_, name, colour) in zip(heights, ends, strict=True):
         axes.annotate(name, (lengths[-1], height), (14, 0), textcoords="offset points", va="center", color=colour)
     axes.axhline(0.5, color="#999999", linewidth=1, zorder=1)
     axes.text(trained[0], 0.51, "chance", color="#777777", fontsize=8)
     axes.set(ylim=(0.4, 1.03), ylabel="accuracy", xlabel=f"length (shaded: {trained[0]} to {trained[1]}, trained)")
-    constant = {
-        name: first for name in names if (first := constant_from(points[name])) and points[name]["test"][0] > 0.9
-    }
-    words = ", ".join(f"{name} from length {first} on" for name, first in constant.items())
-    figure.suptitle(f"One constant answer: {words}" if words else "Accuracy beyond the trained lengths")
+    figure.suptitle(title_of_course({name: points[name] for name in names}))
     figures.save(figure, path, caption, vector)
 
 
-def constant_from(sets: dict) -> int | None:
+def title_of_course(points: Points) -> str:
+    """Which encodings learned the task and give one constant answer from some length on."""
+    constant = []
+    for name, sets in points.items():
+        first = constant_from(sets)
+        if first is not None and sets["test"].accuracy > 0.9:
+            constant.append(f"{name} from length {first} on")
+    return f"One constant answer: {', '.join(constant)}" if constant else "Accuracy beyond the trained lengths"
+
+
+def constant_from(sets: dict[str, Point]) -> int | None:
     """The length from which on every answer is constant."""
-    constant = {int(key.split("/")[1]): point[3] for key, point in sets.items() if key.startswith("extrapolation/")}
-    return min((first for first in constant if all(constant[n] for n in constant if n >= first)), default=None)
+    first = None
+    for length, name in sorted(lengths_in(sets), reverse=True):
+        if not sets[name].collapsed:
+            break
+        first = length
+    return first
 
 
 def spread(heights: list[float], gap: float = 0.045) -> list[float]:
@@ -90,18 +186,17 @@ def spread(heights: list[float], gap: float = 0.045) -> list[float]:
     return [height - shift for height in moved]
 
 
-def keeps(sets: dict, kind: str, trained: tuple[int, int]) -> bool:
+def keeps(sets: dict[str, Point], kind: str, trained: tuple[int, int]) -> bool:
     """Whether a scheme works at all lengths."""
-    return all(sets[key][0] >= KEPT for key in sets_by_length(sets, kind, trained).values())
+    return all(sets[name].accuracy >= KEPT for name in sets_by_length(sets, kind, trained).values())
 
 
 def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str, vector: bool = False) -> None:
     """A small panel for each scheme, with both kinds of negatives."""
     columns = 4
     lines = math.ceil(len(points) / columns)
-    figure, grid = plt.subplots(
-        lines, columns, figsize=(figures.WIDTH, 0.75 + 1.15 * lines), squeeze=False, sharex=True, sharey=True
-    )
+    size = (figures.WIDTH, 0.75 + 1.15 * lines)
+    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, sharex=True, sharey=True)
     for axes in grid.flat[len(points) :]:
         axes.set_axis_off()
     for (name, sets), axes in zip(points.items(), grid.flat, strict=False):
@@ -109,7 +204,7 @@ def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str
         for number, (kind, words) in enumerate(KINDS.items()):
             style = {"color": figures.COLOURS[(0, 6)[number]], "marker": figures.MARKS[number], "markersize": 4}
             lengths, _ = draw_line(axes, sets, kind, trained, label=words, **style)
-            ticks |= {*lengths}
+            ticks.update(lengths)
         length_axis(axes, ticks - {trained[1]}, trained)
         axes.axhline(0.5, color="#999999", linewidth=1, zorder=1)
         axes.set_title(name, fontsize=9)
@@ -122,37 +217,3 @@ def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str
     style = {"title": title, "title_fontproperties": {"weight": "bold", "size": 9}, "ncols": 2, "fontsize": 8}
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", **style)
     figures.save(figure, path, caption, vector)
-
-
-# --- findings --------------------------------------------------------------------------------------------------
-
-
-def as_table(details: dict, lengths) -> str:
-    """Each scheme's accuracy in range and by length, and that of sorted and unsorted rows; * where it has collapsed."""
-    sets = {"test": "test"} | {f"length {length}": f"extrapolation/{length}" for length in lengths}
-    rows = [["scheme", *sets]]
-    for name, report in details.items():
-        cells = []
-        for numbers in (report["sets"][key] for key in sets.values()):
-            classes = f"{numbers['sorted']['accuracy']:.0%}/{numbers['unsorted']['accuracy']:.0%}"
-            cells.append(f"{numbers['accuracy']:.1%} ({classes}){'*' if numbers['collapsed'] else ' '}")
-        rows.append([name, *cells])
-    return table(rows) + "\n  accuracy (sorted/unsorted rows); * collapsed: one class for every sequence"
-
-
-def run(context: Context) -> None:
-    details = {name: {"sets": measure(margins, context.sets)} for name, margins in context.margins.items()}
-    context.write("extrapolation_details.json", {"trained_lengths": list(context.trained), "schemes": details})
-    course_form = {
-        name: {str(n): report["sets"][f"extrapolation/{n}"]["accuracy"] for n in context.lengths}
-        for name, report in details.items()
-    }
-    write_json(context.folder / "extrapolation_results.json", course_form)
-    points = {
-        name: {key: (n["accuracy"], *n["interval_95"], n["collapsed"]) for key, n in report["sets"].items()}
-        for name, report in details.items()
-    }
-    draw_course(points, context.folder / "extrapolation_curves.png", context.trained, CAPTION)
-    draw_grid(points, context.folder / "extrapolation_schemes.png", context.trained, CAPTION)
-    names = ("results.json", "details.json", "curves.png", "schemes.png")
-    context.show(as_table(details, context.lengths), *(f"extrapolation_{name}" for name in names))

@@ -17,8 +17,24 @@ from lab import figures
 from problem2.analysis.context import Context
 from problem2.positional_encoding import SinusoidalPositionalEncoding, frequencies
 
+QUESTION = "How much of a later position's sinusoidal code was ever trained?"
+NEEDS = ("sinusoidal",)
+FILES = ("sinusoidal_span.json", "sinusoidal_span.png", "sinusoidal_span.pdf")
 ENERGY = 0.999  # the directions that hold this share of the trained codes' squared norm count as trained
 POSITIONS = 256
+
+
+def run(context: Context) -> dict:
+    _, longest = context.trained_lengths
+    numbers = measure(context.models["sinusoidal"].scheme.d_model, longest)
+    draw(numbers, context.folder / "sinusoidal_span.png")
+    return context.write("sinusoidal_span.json", numbers)
+
+
+def findings(results: dict) -> str:
+    *_, (last, outside) = results["mean_outside"].items()
+    held = f"{results['directions']} of {results['d_model']} directions hold {results['energy']:.1%}"
+    return f"{held} of the trained codes; {outside:.0%} of the codes of positions {last} lies outside them"
 
 
 def trained_directions(codes: Tensor) -> Tensor:
@@ -38,6 +54,9 @@ def measure(d_model: int, trained: int) -> dict:
     directions = trained_directions(codes[:trained])
     outside = share_outside(codes, directions)
     turned = trained * frequencies(d_model)
+    mean_outside = {}
+    for start in range(0, POSITIONS, trained):
+        mean_outside[f"{start}–{start + trained - 1}"] = outside[start : start + trained].mean().item()
     return {
         "d_model": d_model,
         "trained_positions": trained,
@@ -47,38 +66,18 @@ def measure(d_model: int, trained: int) -> dict:
         "all_numbers": d_model**2,
         "frequencies": d_model // 2,
         "frequencies_below_a_quarter_turn": int((turned < torch.pi / 2).sum()),
-        "share_outside": [round(x, 4) for x in outside.tolist()],
-        "mean_outside": {
-            f"{start}–{start + trained - 1}": outside[start : start + trained].mean().item()
-            for start in range(0, POSITIONS, trained)
-        },
+        "share_outside": [round(share, 4) for share in outside.tolist()],
+        "mean_outside": mean_outside,
     }
 
 
-def draw(report: dict, path: Path) -> None:
+def draw(numbers: dict, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(2.8, 2.1))
-    trained, shares = report["trained_positions"], report["share_outside"]
-    axes.plot(range(POSITIONS), shares, color=figures.COLOURS[0])
+    trained = numbers["trained_positions"]
+    axes.plot(range(POSITIONS), numbers["share_outside"], color=figures.COLOURS[0])
     axes.axvspan(0, trained - 1, color="#eeeeee", zorder=0)
     axes.text(trained + 2, 0.02, "← trained", color="#777777", fontsize=8)
-    axes.set(
-        xlim=(0, POSITIONS - 1), ylim=(0, 1), xlabel="position", ylabel="share of the code\noutside the trained span"
-    )
+    axes.set(xlim=(0, POSITIONS - 1), xlabel="position")
+    axes.set(ylim=(0, 1), ylabel="share of the code\noutside the trained span")
     figure.suptitle("Most of a later code is untrained")
     figures.save(figure, path, vector=True)
-
-
-def run(context: Context) -> None:
-    if "sinusoidal" not in context.models:
-        print("  sinusoidal is not trained")
-        return
-    report = measure(context.models["sinusoidal"].scheme.d_model, context.trained[1])
-    context.write("sinusoidal_span.json", report)
-    draw(report, context.folder / "sinusoidal_span.png")
-    last = [*report["mean_outside"].items()][-1]
-    context.show(
-        f"  {report['directions']} of {report['d_model']} directions hold {ENERGY:.1%} of the trained codes; "
-        f"{last[1]:.0%} of the codes of positions {last[0]} lies outside them",
-        "sinusoidal_span.json",
-        "sinusoidal_span.png",
-    )

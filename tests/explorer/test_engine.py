@@ -15,10 +15,10 @@ from beyond.any_length.dataset import decoder_inputs as text_inputs
 from beyond.any_length.dataset import encode as encode_text
 from beyond.schemes import runs
 from explorer import build
-from lab.hooks import HeadHooks, replace, zero
+from lab.hooks import Head, Hooks, head_names, replace, zero
 from problem1 import checkpoint as addition_trained
 from problem1.analysis.carry_pairs import all_groups
-from problem1.analysis.context import sums_of
+from problem1.analysis.rows import sums_of
 from problem1.dataset import Sums, carries, decoder_inputs
 
 mini_racer = pytest.importorskip("py_mini_racer", reason="mini-racer, which runs JavaScript, is not installed")
@@ -158,10 +158,10 @@ def test_addition_every_logit_pattern_and_output(javascript, models, data):
     """Under no intervention or several: zero, the same numbers for all sums (mean ablation), and another run's outputs
     at some positions (patching)."""
     model, pairs = models["digits"], data.draw(st.lists(st.tuples(operands, operands), min_size=1, max_size=3))
-    heads = data.draw(st.lists(st.sampled_from(model.head_names()), max_size=6, unique=True))
+    heads = data.draw(st.lists(st.sampled_from(head_names(model)), max_size=6, unique=True))
     ours, theirs = {}, {}
     for head in heads:
-        length = 7 if head.startswith("encoder") else 4
+        length = 7 if Head.parse(head).side == "encoder" else 4
         generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
         kind = data.draw(st.sampled_from(["zero", "mean", "patch"]))
         value = torch.randn(*((len(pairs),) if kind == "patch" else ()), length, 16, generator=generator)
@@ -169,11 +169,12 @@ def test_addition_every_logit_pattern_and_output(javascript, models, data):
         ours[head] = {"zero": zero, "mean": replace(value), "patch": replace(value, positions)}[kind]
         theirs[head] = {"value": None if kind == "zero" else value.flatten().tolist()}
         theirs[head]["positions"] = positions if kind == "patch" else None
-    sums, hooks = sums_of(pairs, 3), HeadHooks(ours)
-    expected = model(sums.sources, decoder_inputs(sums.targets), hooks=hooks)
+    sums = sums_of(pairs, 3)
+    with Hooks(model, ours) as hooks:
+        expected = model(sums.sources, decoder_inputs(sums.targets))
     found = javascript(RUN, {"pairs": pairs, "interventions": theirs})
     close(found["logits"], expected)
-    assert found["heads"] == model.head_names()
+    assert found["heads"] == head_names(model)
     for head in found["heads"]:
         close(found["patterns"][head], hooks.pattern(head))
         close(found["outputs"][head], hooks.output(head))
@@ -183,11 +184,12 @@ def test_addition_every_logit_pattern_and_output(javascript, models, data):
 @given(operands, operands, st.sets(st.integers(0, 23)))
 def test_greedy_answers_with_heads_off(javascript, models, a, b, off):
     """Decoding one digit at a time, whatever the model writes."""
-    heads = [models["digits"].head_names()[number] for number in off]
+    heads = [head_names(models["digits"])[number] for number in off]
     sums, written = sums_of([(a, b)], 3), [11]
     for _ in range(4):
-        hooks = HeadHooks({head: zero for head in heads})
-        written.append(int(models["digits"](sums.sources, torch.tensor([written]), hooks=hooks)[0, -1].argmax()))
+        with Hooks(models["digits"], dict.fromkeys(heads, zero)):
+            logits = models["digits"](sums.sources, torch.tensor([written]))
+        written.append(int(logits[0, -1].argmax()))
     found = javascript(
         """const t = m.digits.tokens([input.pair]);
         const off = Object.fromEntries(input.heads.map((head) => [head, {value: null}]));
@@ -218,23 +220,6 @@ def neighbours(pattern: torch.Tensor) -> torch.Tensor:
     return torch.stack([pattern.diagonal(offset).mean() for offset in (-1, 0, 1)])
 
 
-def votes_and_patterns(model, tokens: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """One sequence [1, T] -> votes [T, 2], and where each head attends [T, T], by its name in the page"""
-    patterns = {}
-
-    def record(layer: int):
-        def hook(module, inputs, outputs) -> None:
-            patterns.update({f"encoder.{layer}.self.head{number}": each for number, each in enumerate(outputs[1][0])})
-
-        return hook
-
-    hooks = [layer.attention.register_forward_hook(record(number)) for number, layer in enumerate(model.layers)]
-    votes, _ = model.votes(tokens)
-    for hook in hooks:
-        hook.remove()
-    return votes[0], patterns
-
-
 @settings(max_examples=6)
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=40), st.booleans())
 @example([*range(100)] * 3, True)  # beyond tables and buckets
@@ -243,7 +228,8 @@ def test_sorting_every_scheme(javascript, models, sequence, in_order):
     sequence = sorted(sequence) if in_order else sequence
     tokens = torch.tensor([sequence])
     for name in build.IN_PAGE:
-        votes, patterns = votes_and_patterns(models[name], tokens)
+        with Hooks(models[name]) as hooks:
+            votes = models[name].votes(tokens)[0][0]
         found = javascript(
             "const r = m[input.name].run(input.tokens); return {...r, votes: list(r.votes)}",
             {"name": name, "tokens": sequence},
@@ -251,4 +237,4 @@ def test_sorting_every_scheme(javascript, models, sequence, in_order):
         close(found["votes"], votes)
         close(found["logits"], models[name](tokens)[0])
         for head, weights in found["neighbours"].items():
-            close(weights, neighbours(patterns[head]))
+            close(weights, neighbours(hooks.pattern(head)[0]))

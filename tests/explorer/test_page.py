@@ -8,8 +8,8 @@ import pytest
 from explorer import build
 from lab.files import read_json
 from lab.hooks import short_name, zero
-from problem1.analysis.context import sums_of
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import sums_of
 from problem1.checkpoint import load_model
 from tests.conftest import ROOT
 from tests.explorer.reading import accuracy, playwright, shows, text

@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from torch import nn
 
 from lab import checkpoint, device
 from lab.files import UserError, write_bytes
-from lab.training import Recipe, Task, evaluate, finished, make_optimizer, stopped, train
+from lab.training import Recipe, Task, evaluate, finished, make_optimizer, stopped, train, train_or_reuse
 
 
 def score(model, batch):
@@ -49,7 +50,7 @@ def run(tmp_path, task=None, epochs=3, resume=False, lr=1e-2, ema_decay=0.0, **s
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
     recipe = Recipe(epochs, 8, lr, warmup_steps=3, ema_decay=ema_decay)
-    log = train(model, task or a_task(), recipe, {"seed": 5, **settings}, tmp_path, 5, resume)
+    log = train(model, task or a_task(), recipe, {"seed": 5, **settings}, tmp_path, resume=resume)
     return model, log
 
 
@@ -72,7 +73,7 @@ def test_same_seed_same_bits_and_another_seed_others(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     torch.manual_seed(0)
     other = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
-    train(other, a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 6}, tmp_path / "c", 6, False)
+    train(other, a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 6}, tmp_path / "c")
     assert not torch.equal(first[0].weight, other[0].weight)
 
 
@@ -99,7 +100,7 @@ def test_validated_and_kept_is_the_ema_of_the_weights_which_leaves_the_steps_alo
     recipe = Recipe(1, 8, 1e-1, ema_decay=0.6)
     model = nn.Linear(3, 1)
     plain = copy.deepcopy(model)
-    log = train(model, a_task(score=watching), recipe, {"seed": 5}, tmp_path / "ema", 5)
+    log = train(model, a_task(score=watching), recipe, {"seed": 5}, tmp_path / "ema")
     mean, last = seen[0], checkpoint.load(tmp_path / "ema/last.pth", "toy")
     for step, weight in enumerate([*seen[1:], last["model"]["weight"]]):
         keep = min(0.6, (step + 1) / (step + 10))
@@ -109,7 +110,7 @@ def test_validated_and_kept_is_the_ema_of_the_weights_which_leaves_the_steps_alo
     torch.testing.assert_close(last["average"]["weight"], mean)
     model.load_state_dict(kept)
     assert log["val_loss"][-1] == evaluate(model, a_task().val, score)[0]
-    train(plain, a_task(), replace(recipe, ema_decay=0.0), {"seed": 5}, tmp_path / "plain", 5)
+    train(plain, a_task(), replace(recipe, ema_decay=0.0), {"seed": 5}, tmp_path / "plain")
     assert torch.equal(plain.weight, last["model"]["weight"]) and not torch.allclose(plain.weight, mean)
 
 
@@ -176,6 +177,24 @@ def test_evaluation_does_not_depend_on_the_batch(batch_size):
     loss, accuracy = evaluate(model, task.val, score, batch_size)
     losses, right = score(model, task.val)
     assert loss == pytest.approx(losses.mean().item(), rel=1e-6) and accuracy == right.sum().item() / 50
+
+
+class Points(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+def test_rows_keep_their_kind_from_the_task_to_the_model(tmp_path):
+    def named_score(model, points):
+        return score(model, (points.x, points.y))
+
+    def named_augment(points, generator):
+        return Points(points.x + 1, points.y)
+
+    parts = {name: Points(*part) for name, part in vars(a_task()).items() if name in ("train", "val", "test")}
+    named, _ = run(tmp_path / "a", Task("toy", **parts, score=named_score, augment=named_augment))
+    plain, _ = run(tmp_path / "b", a_task(augment=lambda rows, generator: (rows[0] + 1, rows[1])))
+    assert torch.equal(named[0].weight, plain[0].weight)
 
 
 def test_weight_decay_spares_vectors():
@@ -285,6 +304,23 @@ def test_short_runs_do_not_push_a_better_one_out_of_previous(tmp_path, capsys):
     run(tmp_path, a_task(score=right(1.0)), epochs=2)
     run(tmp_path, a_task(score=right(1.0)), epochs=1)
     assert len(json.loads((tmp_path / "previous/training_log.json").read_text())["val_acc"]) == 2
+
+
+def test_a_run_is_reused_when_it_has_ended_and_resumed_when_it_was_stopped(tmp_path, capsys):
+    def train_it(task=None, **settings) -> dict:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+        return train_or_reuse(model, task or a_task(), Recipe(3, 8, 1e-2, 3), {"seed": 5} | settings, tmp_path)
+
+    with pytest.raises(KeyboardInterrupt):
+        train_it(a_task(score=stops_after(14)))  # two epochs have 14 steps
+    log = train_it()
+    assert "resuming after epoch 2" in capsys.readouterr().out and len(log["val_acc"]) == 3
+    assert train_it() == json.loads((tmp_path / "training_log.json").read_text())
+    assert "epoch" not in capsys.readouterr().out
+    for other in ({"width": 8}, {"task": a_task(seed=1)}):
+        train_it(**other)
+        assert "epoch   1/3" in capsys.readouterr().out
 
 
 def test_a_finished_run_is_found_by_its_settings_but_not_before_its_curves_are_drawn(tmp_path, monkeypatch):

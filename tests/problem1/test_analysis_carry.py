@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.hooks import head_names
 from problem1.analysis import ablation, attention_statistics, patching, roles, summary
 from problem1.analysis.carry_pairs import all_groups, make_group
 from problem1.analysis.interventions import InterventionRunner
@@ -59,13 +60,13 @@ def test_every_digit_a_carry_can_reach_has_its_pairs():
 def test_patching_all_heads_gives_the_corrupted_run():
     model = analysis_models.adder()
     pairs, _ = patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))
-    flips, moved = pairs.effect(pairs.patch(model.head_names()))
+    flips, moved = pairs.effect(pairs.patch(head_names(model)))
     assert flips.all()
     torch.testing.assert_close(moved, torch.ones_like(moved), atol=1e-3, rtol=0)
     # All that the source tells comes through cross-attention: these heads alone must do the same.
     cross = patching.stages(model)["all decoder cross"]
     torch.testing.assert_close(pairs.effect(pairs.patch(cross))[1], moved, atol=1e-3, rtol=0)
-    frozen = pairs.patch(model.head_names()) | pairs.freeze(model.head_names())
+    frozen = pairs.patch(head_names(model)) | pairs.freeze(head_names(model))
     assert not pairs.effect({})[0].any() and not pairs.effect(frozen)[0].any()
     torch.testing.assert_close(pairs.clean.logits(pairs.freeze(cross)), pairs.clean.recorded.logits)
 
@@ -146,17 +147,20 @@ def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
 
 @pytest.fixture(scope="module")
 def everything(context, patched):
-    lost = {"layers": ablation.about_layers(context), **ablation.about_heads(context)}
-    return lost, attention_statistics.measure(context), {"groups": patched}
+    return {
+        "ablation": {"layers": ablation.about_layers(context), **ablation.about_heads(context)},
+        "attention_statistics": attention_statistics.measure(context),
+        "patching": {"groups": patched},
+    }
 
 
 def test_the_summary_holds_the_numbers_of_the_others(context, patched, everything):
-    found = summary.collect(*everything)
+    found = summary.collect(everything)
     assert found["groups"][0]["minimal_sets"] == patched[0]["minimal_sets"]
-    assert [about["head"] for about in found["heads"]] == everything[0]["ranking"]
+    assert [about["head"] for about in found["heads"]] == everything["ablation"]["ranking"]
     for about in found["heads"]:
         assert about["most_flips"]["share"] == max(group["heads"][about["head"]]["flips"]["share"] for group in patched)
-        assert about["zero"] == everything[0]["heads"][about["head"]]["zero"]["drop"]
+        assert about["zero"] == everything["ablation"]["heads"][about["head"]]["zero"]["drop"]
     assert set(found["claims"]["layers_and_feed_forward"]) == {
         *("encoder.0.self", "decoder.0.self", "decoder.0.cross", "decoder.0.attention"),
         *("encoder.0.feed_forward", "decoder.0.feed_forward"),

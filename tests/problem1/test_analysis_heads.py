@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lab.hooks import split_name, zero
+from lab.hooks import Head, head_names, zero
 from problem1.analysis import ablation, pruning
 from problem1.analysis import attention_statistics as statistics
-from problem1.analysis.context import CARRY_CLASSES, carry_classes, sums_of
 from problem1.analysis.interventions import InterventionRunner
+from problem1.analysis.rows import CARRY_CLASSES, carry_classes, sums_of
 from problem1.attention import MultiHeadAttention
 from problem1.dataset import decoder_inputs, every_pair
 from tests.problem1 import analysis_models
@@ -29,16 +29,17 @@ def sums():
 
 def columns(model, head: str) -> tuple[MultiHeadAttention, slice]:
     """The attention module of a head, and the columns of its output layer that are the head's."""
-    name, number = split_name(head)
-    module = next(m for m in model.modules() if isinstance(m, MultiHeadAttention) and m.name == name)
+    side, layer, kind, number = Head.parse(head)
+    layer = getattr(model, side)[layer]
+    module = layer.attention if side == "encoder" else getattr(layer, f"{kind}_attention")
     width = module.output.in_features // module.num_heads
     return module, slice(number * width, (number + 1) * width)
 
 
 def hooked(model, sums, values: dict[str, torch.Tensor | float]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Logits, and the outputs of all heads and feed-forward layers, some of them overwritten: no HeadHooks involved."""
+    """Logits, and the outputs of all heads and feed-forward layers, some of them overwritten: no Hooks involved."""
     handles, outputs = [], {}
-    for head in model.head_names():
+    for head in head_names(model):
         module, own = columns(model, head)
 
         def before_output_layer(_, inputs, head=head, own=own):
@@ -77,15 +78,16 @@ def without_weights(model, sums, head: str, transposed: bool = False) -> torch.T
     return logits
 
 
-@pytest.mark.parametrize("head", analysis_models.untrained().head_names())
+@pytest.mark.parametrize("head", head_names(analysis_models.untrained()))
 def test_zero_ablation_is_removing_the_columns_of_the_output_layer(model, sums, head):
     logits = InterventionRunner(model, sums).logits({head: zero})
     torch.testing.assert_close(logits, without_weights(model, sums, head))
     torch.testing.assert_close(logits, by_forward_hook(model, sums, {head: 0.0}))
     # The two mistakes that are easy to make must show: the wrong axis, and the neighbouring head.
     assert not torch.allclose(logits, without_weights(model, sums, head, transposed=True), atol=1e-3)
-    name, number = split_name(head)
-    assert not torch.allclose(logits, without_weights(model, sums, f"{name}.head{1 - number}"), atol=1e-3)
+    place = Head.parse(head)
+    neighbour = place._replace(number=1 - place.number).name
+    assert not torch.allclose(logits, without_weights(model, sums, neighbour), atol=1e-3)
 
 
 def test_runs_in_batches_and_with_memories_used_again_give_what_one_plain_pass_gives(model, sums):
@@ -99,14 +101,14 @@ def test_runs_in_batches_and_with_memories_used_again_give_what_one_plain_pass_g
         expected = by_forward_hook(model, sums, dict.fromkeys(interventions, 0.0))
         torch.testing.assert_close(runner.logits(interventions), expected)
     patterns, outputs = runner.recorded.patterns, runner.recorded.outputs
-    assert set(patterns) == set(model.head_names())
-    assert set(outputs) == {*model.head_names(), *FEED_FORWARD}
+    assert set(patterns) == set(head_names(model))
+    assert set(outputs) == {*head_names(model), *FEED_FORWARD}
     assert patterns[decoder].shape == (100, 3, 5)
     torch.testing.assert_close(patterns[decoder].sum(-1), torch.ones(100, 3))
 
 
 def test_a_misspelt_head_is_an_error_and_no_silent_nothing(model, sums):
-    for name in ("encoder.0.self.head7", "decoder.5.cross.head0"):
+    for name in ("encoder.0.self.head7", "decoder.5.cross.head0", "encoder.0.feedforward"):
         with pytest.raises(KeyError, match=name):
             InterventionRunner(model, sums).logits({name: zero})
 
@@ -214,8 +216,6 @@ def test_carry_classes_of_sums_worked_out_by_hand():
 
 # --- attention statistics ---------------------------------------------------------------------------------------
 
-SUMS = sums_of([(47, 92)] * 4, 2)  # the larger digit is b's in the tens, a's in the ones
-
 
 def one_hot(rows: list[int], keys: int) -> torch.Tensor:
     """[1, Tq, Tk] each query attends to one key."""
@@ -240,7 +240,7 @@ PLANTED = [
 
 @pytest.mark.parametrize("head, attends_to, keys, expected", PLANTED)
 def test_statistics_of_planted_patterns(head, attends_to, keys, expected):
-    found = statistics.statistics(head, one_hot(attends_to, keys).expand(4, -1, -1), SUMS)
+    found = statistics.statistics(Head.parse(head), one_hot(attends_to, keys).expand(4, -1, -1), 2)
     for name, value in expected.items():
         assert found[name].tolist() == pytest.approx([value] * 4), name
     assert found["entropy"].tolist() == pytest.approx([0.0] * 4)
@@ -248,14 +248,14 @@ def test_statistics_of_planted_patterns(head, attends_to, keys, expected):
 
 
 def test_entropy_and_variability():
-    two = SUMS[:2]
+    encoder, decoder = Head("encoder", 0, "self", 0), Head("decoder", 0, "self", 0)
     even = torch.full((1, 5, 5), 0.2, dtype=torch.double).expand(2, -1, -1)
-    assert statistics.statistics("encoder.0.self.head0", even, two)["entropy"].tolist() == pytest.approx([1.0, 1.0])
+    assert statistics.statistics(encoder, even, 2)["entropy"].tolist() == pytest.approx([1.0, 1.0])
     causal = torch.ones(3, 3, dtype=torch.double).tril()
     causal = (causal / causal.sum(1, keepdim=True)).expand(2, -1, -1)
-    assert statistics.statistics("decoder.0.self.head0", causal, two)["entropy"].tolist() == pytest.approx([1.0, 1.0])
+    assert statistics.statistics(decoder, causal, 2)["entropy"].tolist() == pytest.approx([1.0, 1.0])
     turning = torch.cat([one_hot([0] * 5, 5), one_hot([4] * 5, 5)])  # one sum attends here, the other there
-    found = statistics.statistics("encoder.0.self.head0", turning, two)["variability"]
+    found = statistics.statistics(encoder, turning, 2)["variability"]
     assert found.tolist() == pytest.approx([0.5, 0.5])
 
 

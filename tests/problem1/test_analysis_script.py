@@ -12,19 +12,19 @@ from PIL import Image
 
 from lab.fast import Fast
 from lab.files import UserError
-from lab.hooks import short_name
+from lab.hooks import head_names, short_name
 from problem1 import analyze
-from problem1.analysis import ablation, attention_maps, examples, exhaustive, patching, pruning
+from problem1.analysis import ablation, examples, exhaustive, patching, pruning
 from problem1.analysis import context as analysis_context
-from problem1.analysis.context import Context, sums_of
-from problem1.analysis.examples import parse_sum, select
+from problem1.analysis.context import Context
+from problem1.analysis.examples import parse_sum
+from problem1.analysis.rows import sums_of
 from problem1.checkpoint import load_model
-from problem1.dataset import Sums, every_pair, random_pairs
+from problem1.dataset import every_pair, random_pairs
 from problem1.generate_data import write_rows
 from tests.conftest import ROOT, works
 from tests.fake_device import FakeDevice
 from tests.problem1 import analysis_models
-from tests.problem1.test_analysis_heads import by_forward_hook
 
 SCRIPT = "problem1/analyze.py"
 OF_ANY_MODEL = [
@@ -92,7 +92,7 @@ def pngs_are_whole(folder) -> int:
 def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_path):
     stdout, out = run_whole(analysis_models.adder(), data, tmp_path)
     check_written(out, OF_ANY_MODEL + OF_ONE_THAT_CAN_ADD)
-    heads = analysis_models.adder().head_names()
+    heads = head_names(analysis_models.adder())
     for head in heads:
         assert (out / f"attention_patterns/{head}.png").is_file()
     assert pngs_are_whole(out) >= len(heads) + 2 * 2 + 6
@@ -128,14 +128,18 @@ def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_pat
     for name in ("verification.json", "carry/patching.json", "carry/summary.txt"):
         assert any(line.endswith(name) for line in lines), name
 
+    # Each analysis names the files that it writes, and none writes another.
+    files = {path for path in out.rglob("*") if path.is_file()}
+    assert files - analyze.written(out).keys() == {out / "analysis_timing.json", out / ".lock"}
+
     # A second run makes the same files.
-    assert read(out, "carry/timing.json")["by_result"].keys() >= {"verification.json", "carry/summary.txt"}
+    assert read(out, "analysis_timing.json")["by_result"].keys() >= {"verification.json", "carry/summary.txt"}
     again = tmp_path / "again"
     model, _ = load_model(tmp_path / "model.pth")
     with Fast():
-        analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(model, analysis_models.rows(), again, 500, analysis_models.SETTINGS, 2))
     for path in again.rglob("*.*"):
-        if path.name != "timing.json":
+        if path.name != "analysis_timing.json":
             assert path.read_bytes() == (out / path.relative_to(again)).read_bytes(), path
 
 
@@ -173,7 +177,7 @@ def test_an_analysis_that_is_stopped_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(exhaustive, "run", stopped)
     model, rows = analysis_models.untrained(), analysis_models.rows(60)
     with pytest.raises(KeyboardInterrupt):
-        analyze.analyse(Context(model, rows, tmp_path, 40, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(model, rows, tmp_path, 40, analysis_models.SETTINGS))
     assert all((tmp_path / name).read_text() == "of an earlier model" for name in old)
 
 
@@ -195,10 +199,10 @@ def test_every_number_is_the_same_on_another_device(fewer, tmp_path, monkeypatch
     # The fused optimizer knows the names of real devices only.
     monkeypatch.setattr(pruning, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), foreach=False))
     model, rows = analysis_models.adder(), analysis_models.rows(60)
-    analyze.answer(Context(model, rows, tmp_path / "here", 40, analysis_models.SETTINGS), 2)
+    analyze.analyse(Context(model, rows, tmp_path / "here", 40, analysis_models.SETTINGS, 2))
     with FakeDevice():
         there = copy.deepcopy(model).to(FakeDevice.name)
-        analyze.answer(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS), 2)
+        analyze.analyse(Context(there, rows, tmp_path / "there", 40, analysis_models.SETTINGS, 2))
         with pytest.raises(TypeError, match="float64"):
             next(there.parameters()).double()
     written = [*(tmp_path / "here").rglob("*.json")]
@@ -215,8 +219,8 @@ def test_operands_of_one_digit_and_of_more_than_fit_an_integer(fewer, tmp_path, 
     if num_digits == 19:  # figures of 39 × 39 cells take long
         monkeypatch.setattr(Figure, "savefig", no_pixels)
     rows = dict.fromkeys(("train", "val", "test"), every_pair(1) if num_digits == 1 else random_pairs(19, 60, seed=0))
-    context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path)
-    analyze.answer(context, 1)
+    context = Context(analysis_models.untrained(num_digits=num_digits), rows, tmp_path, num_samples=1)
+    analyze.analyse(context)
     assert "nan" not in capsys.readouterr().out
     drawn = {"carry/patching_heads.pdf", "attention_patterns/in_detail.pdf"}
     check_written(tmp_path, {*OF_ANY_MODEL, *OF_ONE_THAT_CAN_ADD} - drawn)
@@ -279,74 +283,3 @@ def test_other_data_no_model_or_no_sum_is_refused(refused, tmp_path):
     flags = ["--model-path", tmp_path / "model.pth", "--data-dir", tmp_path, "--output-dir", tmp_path / "out"]
     refused(SCRIPT, *flags, "--examples", "11+11", "123+4", words=["--examples", "123+4"])
     assert not (tmp_path / "typo").exists() and not (tmp_path / "out").exists()
-
-
-# --- figures ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """Figures as they are when they would be written, open for inspection."""
-    caught = {}
-    for module in (attention_maps, examples, ablation):
-        monkeypatch.setattr(module, "save", lambda figure, path, *_, **__: caught.update({path.name: figure}))
-    yield caught
-    plt.close("all")
-
-
-def labels(axis) -> list[str]:
-    return [tick.get_text() for tick in axis.get_ticklabels()]
-
-
-def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
-    context = analysis_models.context(analysis_models.adder(), tmp_path)
-    example = examples.examine(context.model, sums_of([(45, 55)], 2), ["given"])[0]
-    for head, name in (("decoder.0.self.head0", "self.png"), ("encoder.0.self.head0", "encoder.png")):
-        mean = context.test.recorded.patterns[head].mean(0).tolist()
-        attention_maps.draw_head(head, mean, [example], 2, tmp_path / name, "")
-    panels = figures["self.png"].axes[:2]
-    assert labels(panels[0].xaxis) == ["<s>", "hundreds", "tens"]
-    assert labels(panels[1].xaxis) == ["<s>", *example["prediction"][:2]]
-    for axes in panels:
-        assert axes.collections[0].get_clim() == (0, 1)
-        shown = axes.collections[0].get_array()
-        assert shown.mask.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
-    panels = figures["encoder.png"].axes[:2]
-    assert labels(panels[0].yaxis) == ["a 10", "a 1", "+", "b 10", "b 1"]
-    assert labels(panels[1].xaxis) == labels(panels[1].yaxis) == ["4", "5", "+", "5", "5"]
-    examples.draw_example(example, tmp_path / "example.png", "")
-    drawn = figures["example.png"]
-    titles = " ".join(axes.get_title() for axes in drawn.axes)
-    assert all(f"writes {digit}" in titles for digit in example["prediction"])
-    removed = drawn.axes[-1]  # the digits written without each head, as an ablated model writes them
-    assert labels(removed.xaxis) == [short_name(head) for head in context.heads]
-    written = torch.tensor([[int(digit) for digit in example["prediction"]]])
-    sums = Sums(sums_of([(45, 55)], 2).sources, written)
-    ablated = by_forward_hook(context.model, sums, {"decoder.0.cross.head0": 0.0}).argmax(-1)[0]
-    assert example["without_head"]["decoder.0.cross.head0"] == "".join(map(str, ablated.tolist()))
-
-
-def test_importance_figure_shows_heads_by_rank_with_both_kinds(figures, tmp_path):
-    context = analysis_models.context(analysis_models.adder(), tmp_path)
-    results = ablation.run(context)
-    axes = figures["head_importance.png"].axes[0]
-    shown = [
-        head for head in results["ranking"] if max(abs(results["heads"][head][k]["drop"]) for k in ("zero", "mean"))
-    ]
-    assert labels(axes.yaxis) == [short_name(head) for head in shown] and "points" in axes.get_xlabel()
-    for container, kind in zip(axes.containers, ("zero", "mean"), strict=True):
-        expected = [100 * results["heads"][head][kind]["drop"] for head in shown]
-        assert container[0].get_xdata() == pytest.approx(expected) and container.get_label() == f"{kind} ablation"
-
-
-def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):
-    context = analysis_models.context(analysis_models.adder(), tmp_path)
-    sums, reasons = select(context, 20)
-    assert len(sums) == len(reasons) == 20 and len({tuple(row) for row in sums.sources.tolist()}) == 20
-    predicted = exhaustive.predict(context.model, sums)[0]
-    for reason, right in zip(reasons, (predicted == sums.targets).all(1).tolist(), strict=True):
-        assert reason != "a wrong answer" or not right
-    written = {reason: sums.sources[row].tolist() for row, reason in reversed(list(enumerate(reasons)))}
-    assert written["a carry chain through 9s"] == [4, 5, 10, 5, 5]
-    if not context.correct.all():
-        assert reasons[0] == "a wrong answer"

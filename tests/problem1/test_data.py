@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.files import UserError
-from problem1.analysis.context import sums_of
+from problem1.analysis.rows import sums_of
 from problem1.dataset import (
     Sums,
     carries,

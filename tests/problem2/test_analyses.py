@@ -5,6 +5,7 @@ import torch
 
 from problem2 import dataset
 from problem2.analysis import evaluation, extrapolation, span
+from problem2.analysis.extrapolation import Point
 from tests.problem2.test_model import make
 
 
@@ -23,10 +24,10 @@ def test_judge_counts_by_class_and_names_the_collapsed():
     assert not alive["collapsed"]  # all rows are unsorted: one class is the right one
 
 
-def test_margins_do_not_depend_on_the_batches():
+def test_logits_do_not_depend_on_the_batches():
     model, rows = make("sinusoidal"), dataset.to_rows([[3, 15, 41], [1, 2, 3, 3], [99, 0]] * 10)
-    whole = evaluation.margins(model, rows.sequences)
-    torch.testing.assert_close(whole, evaluation.margins(model, rows.sequences, 7), atol=1e-6, rtol=1e-5)
+    whole = evaluation.logit_differences(model, rows.sequences)
+    torch.testing.assert_close(whole, evaluation.logit_differences(model, rows.sequences, 7), atol=1e-6, rtol=1e-5)
     assert (whole > 0).tolist() == (model(rows.sequences).argmax(1) == 1).tolist()
 
 
@@ -52,21 +53,23 @@ def test_the_trained_directions_hold_the_trained_codes_and_not_the_later_ones():
 
 
 def test_other_schemes_are_drawn_where_the_courses_are_missing(tmp_path):
-    points = {"rope": {"test": (0.9, 0.8, 1.0, False), "extrapolation/32": (0.5, 0.4, 0.6, True)}}
+    points = {"rope": {"test": Point(0.9, 0.8, 1.0, False), "extrapolation/32": Point(0.5, 0.4, 0.6, True)}}
     extrapolation.draw_course(points, tmp_path / "curves.png", (8, 16), "")
     assert (tmp_path / "curves.png").exists()
 
 
 def test_the_title_names_the_length_from_which_on_every_answer_is_constant():
     answers = {32: True, 64: False, 128: True, 256: True}
-    sets = {f"extrapolation/{length}": (0.5, 0.4, 0.6, constant) for length, constant in answers.items()}
-    assert extrapolation.constant_from(sets | {"test": (1, 1, 1, False), "adjacent/512": (0.5, 0.4, 0.6, False)}) == 128
-    assert extrapolation.constant_from({"extrapolation/256": (0.6, 0.5, 0.7, False)}) is None
+    sets = {f"extrapolation/{length}": Point(0.5, 0.4, 0.6, constant) for length, constant in answers.items()}
+    sets |= {"test": Point(1, 1, 1, False), "adjacent/512": Point(0.5, 0.4, 0.6, False)}
+    assert extrapolation.constant_from(sets) == 128
+    assert extrapolation.title_of_course({"rope": sets}) == "One constant answer: rope from length 128 on"
+    assert extrapolation.constant_from({"extrapolation/256": Point(0.6, 0.5, 0.7, False)}) is None
 
 
 def test_cells_of_a_table_do_not_run_into_each_other():
     cell = evaluation.judge(torch.full((3,), -1.0).double(), torch.tensor([1, 0, 0]))
     details = {name: {"sets": {"test": cell, "extrapolation/1024": cell}} for name in ("t5", "randomized_rope")}
-    header, first, second, note = extrapolation.as_table(details, (1024,)).splitlines()
+    header, first, second, note = extrapolation.findings({"schemes": details}).splitlines()
     assert first.split() == ["t5", *["66.7%", "(0%/100%)*"] * 2] and len(first) == len(second) >= len(header)
-    assert "  66.7% (0%/100%)*   66.7% (0%/100%)*" in second and "collapsed" in note
+    assert "  66.7% (0%/100%)*  66.7% (0%/100%)*" in second and "collapsed" in note

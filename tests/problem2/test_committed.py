@@ -25,7 +25,7 @@ def test_models_are_as_accurate_as_their_files_say(name, tmp_path):
     rows = generate_data.make_rows(8, 16, 2000, 641 + 2)
     sets = {"test": to_rows([row["sequence"] for row in rows])}
     sets |= {f"{kind}/32": load_test_set(tmp_path, kind, 32) for kind in ("extrapolation", "adjacent")}
-    found = evaluation.measure(evaluation.predict(model, sets), sets)
+    found = evaluation.measure(model, sets)
     assert settings["encoding"] == name and found["test"]["accuracy"] == log["test_acc"]
     for key, numbers in found.items():
         assert numbers["accuracy"] == details["schemes"][name]["sets"][key]["accuracy"], key

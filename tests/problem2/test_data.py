@@ -122,7 +122,7 @@ def test_only_the_default_folder_is_filled(tmp_path, monkeypatch, capsys):
     small = generate_data.Settings(train_size=5, val_size=4, test_size=3, output_dir=tmp_path / "data")
     monkeypatch.setattr(generate_data, "Settings", lambda: small)
     rows = dataset.load_or_generate(tmp_path / "data")
-    assert {name: len(part) for name, part in rows.items()} == {"train": 5, "val": 4, "test": 3}
+    assert {name: len(part.labels) for name, part in rows.items()} == {"train": 5, "val": 4, "test": 3}
     assert len([*tmp_path.rglob("*.json")]) == 3  # longer test sets are made when they are needed
     assert "generating" in capsys.readouterr().out
     (tmp_path / "data" / "val.json").unlink()
@@ -174,7 +174,7 @@ def test_rows_are_drawn_by_class_alike_and_unsorted_ones_by_how_few_inversions_t
 @settings(max_examples=60, deadline=None)
 def test_batches_by_length_hold_the_same_rows(lists, batch_size, seed):
     rows = dataset.to_rows(lists)
-    ordered, labels = dataset.by_length((rows.sequences, rows.labels), batch_size, torch.Generator().manual_seed(seed))
+    ordered, labels = dataset.by_length(rows, batch_size, torch.Generator().manual_seed(seed))
     assert sorted(ordered.tolist()) == sorted(rows.sequences.tolist())
     assert torch.equal(labels, dataset.label(ordered))
     full = len(lists) // batch_size
@@ -191,9 +191,7 @@ def some_rows(count: int) -> dataset.Rows:
 
 def test_batches_by_length_come_in_random_order_and_rows_left_over_last():
     rows = some_rows(66)
-    orders = [
-        dataset.by_length((rows.sequences, rows.labels), 4, torch.Generator().manual_seed(seed))[0] for seed in (0, 1)
-    ]
+    orders = [dataset.by_length(rows, 4, torch.Generator().manual_seed(seed))[0] for seed in (0, 1)]
     assert all(torch.equal(order[-2:], rows.sequences[-2:]) for order in orders)
     assert len({str((order != PAD).sum(1).tolist()) for order in orders}) == 2
 
@@ -205,7 +203,7 @@ def test_padding_that_all_rows_share_changes_no_score(name):
     model = create_model(name, d_model=16, num_heads=2, d_ff=16).eval()
     widths = []
     model.register_forward_pre_hook(lambda module, inputs: widths.append(inputs[0].shape[1]))
-    losses, correct = dataset.score(model, (wider, rows.labels))
-    again, same = dataset.score_without_padding(model, (wider, rows.labels))
+    losses, correct = dataset.score(model, dataset.Rows(wider, rows.labels))
+    again, same = dataset.score_without_padding(model, dataset.Rows(wider, rows.labels))
     torch.testing.assert_close(again, losses, atol=1e-5, rtol=1e-5)
     assert torch.equal(same, correct) and widths == [13, 9]

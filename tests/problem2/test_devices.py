@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from beyond.schemes import strict
-from lab.training import evaluate
+from lab.training import evaluate, take
 from problem2 import dataset
 from problem2.analysis import evaluation
 from problem2.analysis.context import Context
-from problem2.analyze import QUESTIONS, classify
+from problem2.analyze import analyse as analyse_all
+from problem2.analyze import classify
 from problem2.positional_encoding import SCHEMES
 from tests.fake_device import FakeDevice
 from tests.problem2.test_model import make
@@ -23,9 +24,7 @@ def make_fast(name, **changes):
 def analyse(folder, models, data_dir, device):
     rows = dict.fromkeys(("train", "val", "test"), strict.sample_rows(20, 2, 4, torch.Generator().manual_seed(0)))
     sets = evaluation.test_sets(data_dir, (20,), rows)
-    context = Context(models, sets, (2, 4), (20,), data_dir, folder, folder, {}, batch_size=64)
-    for analysis in QUESTIONS.values():
-        analysis.run(context)
+    analyse_all(Context(models, sets, (2, 4), folder, {}, batch_size=64))
     classify(models, [1, 5, 3], device)
     return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
@@ -47,9 +46,10 @@ def test_training_batches_stay_on_their_device(change):
     rows = strict.sample_rows(16, 8, 16, torch.Generator().manual_seed(0))
     models = {name: make_fast(name) for name in SCHEMES}
     with FakeDevice(), torch.no_grad():
-        batch = change((rows.sequences.to("meta"), rows.labels.to("meta")), torch.Generator().manual_seed(0))
+        batch = change(take(rows, slice(None), "meta"), torch.Generator().manual_seed(0))
+        assert type(batch) is dataset.Rows
         assert all(tensor.device.type == "meta" for tensor in batch)
         for model in models.values():
             losses, correct = dataset.score(model.to(FakeDevice.name).train(), batch)
             assert losses.device.type == correct.device.type == "meta"
-            evaluate(model, (rows.sequences, rows.labels), dataset.score)
+            evaluate(model, rows, dataset.score)

@@ -18,5 +18,5 @@ def test_flags_decide_the_configuration_and_the_recipe():
 def test_hard_rows_are_drawn_more_often_in_training_alone():
     made = dataset.to_rows([[1, 2, 3], [3, 2, 1], [1, 3, 2], [5, 5, 6]])
     task = train.make_task(dict.fromkeys(("train", "val", "test"), made), 2)
-    assert torch.equal(task.weights, dataset.drawing_weights(made)) and task.weights[2] > task.weights[1]
+    assert torch.equal(task.proportions, dataset.drawing_weights(made)) and task.proportions[2] > task.proportions[1]
     assert task.val[0] is made.sequences and task.test[0] is made.sequences

@@ -3,33 +3,35 @@
 import pytest
 from matplotlib.figure import Figure
 
-from beyond import jobs
-from beyond.any_length import study, train
+from beyond.any_length import runs, study, train
 from beyond.any_length.dataset import generate
+from lab import training
 from lab.files import read_json
 from lab.settings import as_plain
 
 
 def test_the_committed_sizes_are_those_of_the_committed_runs():
     work = study.all_runs(study.Settings())
-    runs = {job.name: read_json(job.result, "") for job in work}
-    assert len({job.result for job in work}) == len(runs) == 5 + 3 * len(study.SIZES)
-    assert all(runs[job.name]["settings"] == job.settings for job in work)
-    assert study.by_size(runs) == read_json(study.MODEL.parent / "sizes.json", "")["runs"]
+    measured = {job.name: read_json(job.result, "") for job in work}
+    assert len({job.result for job in work}) == len(measured) == 5 + 3 * len(study.SIZES)
+    assert all(measured[job.name]["settings"] == job.settings for job in work)
+    assert study.by_size(measured) == read_json(study.MODEL.parent / "sizes.json", "")["runs"]
     assert work[0].settings["flags"] == as_plain(train.Settings()) | {"seed": 0}  # every flag that decides a result
+    assert [*measured[work[0].name]["settings"]["flags"]] == [*work[0].settings["flags"]]  # as the file has them
 
 
 def test_a_run_is_trained_once_and_proven(tmp_path, monkeypatch):
     generate(tmp_path / "data", {"train": 64, "val": 8, "test": 8}, max_digits=2)
-    flags = study.DEFAULTS | {"seed": 0, "epochs": 2, "batch_size": 8, "epoch_rows": 16, "d_model": 4, "d_ff": 4}
-    monkeypatch.setattr(study.proof, "run", lambda model, exp_step: {"proven": False, "failures": 3, "other": [1]})
+    (job, *_) = study.all_runs(study.Settings())
+    flags = job.settings["flags"] | {"epochs": 2, "batch_size": 8, "epoch_rows": 16, "d_model": 4, "d_ff": 4}
+    monkeypatch.setattr(runs.proof, "run", lambda model, exp_step: {"proven": False, "failures": 3, "other": [1]})
     paths = {"folder": tmp_path / "run", "data_dir": tmp_path / "data"}
-    first = study.train_and_prove(flags, **paths)
+    first = runs.train_and_prove(flags, **paths)
     assert first["proof"] == {"proven": False, "failures": 3} and "seconds" not in str(first)
-    monkeypatch.setattr(jobs, "call", lambda *_: (_ for _ in ()).throw(AssertionError("trained again")))
-    assert study.train_and_prove(flags, **paths) == first
+    monkeypatch.setattr(training, "_train", lambda *_: (_ for _ in ()).throw(AssertionError("trained again")))
+    assert runs.train_and_prove(flags, **paths) == first
     with pytest.raises(AssertionError, match="trained again"):
-        study.train_and_prove(flags | {"epochs": 3}, **paths)
+        runs.train_and_prove(flags | {"epochs": 3}, **paths)
 
 
 def test_the_smallest_proven_size_is_named(tmp_path, monkeypatch):

@@ -13,8 +13,7 @@ def run_seeds(tmp_path, monkeypatch, capfd):
 
     def run(runs: dict, names) -> tuple[dict, str]:
         monkeypatch.setattr(seeds, "RUNS", runs)
-        monkeypatch.setattr(seeds, "DATA", tmp_path / "data")
-        seeds.main(seeds.Settings(tuple(names), tmp_path))
+        seeds.main(seeds.Settings(runs=tuple(names), output_dir=tmp_path, data_dir=tmp_path / "data"))
         return json.loads((tmp_path / "robustness.json").read_text())["runs"], capfd.readouterr().out
 
     return run

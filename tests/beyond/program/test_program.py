@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from beyond.population import statements
 from beyond.program import analyze as program
-from beyond.program.analyze import any_rows, check, counted, fitting_rows, seen
-from beyond.program.edges import EDGE_VARIABLES, Batch, Columns, resample
+from beyond.program.analyze import check, counted
+from beyond.program.interchange import any_rows, fitting_rows, seen
 from beyond.program.program import Program, Rule, Source, in_words, lines, read_rules, sources
-from problem1.analysis.context import digit_names, sums_of
+from beyond.program.scrub import Batch, resample
+from beyond.program.variables import EDGE_VARIABLES, ENCODER_VARIABLES, SELF_VARIABLES, Columns
+from problem1.analysis.rows import digit_names, sums_of
 from problem1.checkpoint import load_model
 from problem1.dataset import every_pair, random_pairs
 from problem1.train import Settings
@@ -122,8 +124,24 @@ def test_variables_have_the_values_they_are_said_to_have():
     sums = every_pair(3)
     tens = Columns.of(sums).column(1)
     expected = [1, 2, 2, 3, 4, 10, 10, 11, 19, 20, 38]
-    assert [len(variable(tens).unique()) for variable in EDGE_VARIABLES.values()] == expected
-    assert (EDGE_VARIABLES["last digit of sum + carry in"](tens) == sums.targets[:, 2]).all()
+    assert [len(variable.of(tens).unique()) for variable in EDGE_VARIABLES.values()] == expected
+    assert (EDGE_VARIABLES["last digit of sum + carry in"].of(tens) == sums.targets[:, 2]).all()
+
+
+def test_a_variable_is_marked_with_what_its_values_depend_on():
+    """Marked as telling of the carry or of the partner: then, and only then, other carries or partners change it."""
+    own, partner = torch.arange(100) // 10, torch.arange(100) % 10
+    none, one = torch.zeros(100, dtype=torch.long), torch.ones(100, dtype=torch.long)
+    for variable in EDGE_VARIABLES.values():
+        without, with_it = (variable.of(Columns(own, partner, carry)) for carry in (none, one))
+        assert variable.carry == (without != with_it).any(), variable.name
+    for variable in ENCODER_VARIABLES.values():
+        plain = variable.of(own, partner, none, none)
+        assert variable.carry == (plain != variable.of(own, partner, one, one + 9)).any(), variable.name
+        assert variable.partner == (plain != variable.of(own, 9 - partner, none, none)).any(), variable.name
+    for variable in SELF_VARIABLES.values():
+        without, with_it = (variable.of(own, Columns(own, partner, carry)) for carry in (none, one))
+        assert variable.carry == (without != with_it).any(), variable.name
 
 
 def test_what_comes_from_the_row_itself_changes_nothing_and_what_comes_from_another_writes_its_answer(batch):
@@ -146,7 +164,7 @@ def test_a_variable_that_is_too_coarse_breaks_the_digit_and_only_this_one(batch)
     ones = batch.columns.column(2)
     for name, right in (("last digit of sum", True), ("sum > 9", False), ("nothing", False)):
         rows = batch.own()
-        rows[:, 3, 2] = batch.resample(EDGE_VARIABLES[name](ones))
+        rows[:, 3, 2] = batch.resample(EDGE_VARIABLES[name].of(ones))
         written = batch.written(edges=batch.with_plus(rows)) == batch.sums.targets
         assert written[:, :3].double().mean() > 0.99
         assert (written[:, 3].double().mean().item() > 0.99) is right

@@ -9,6 +9,7 @@ import torch
 from beyond.published import contradictions, mistakes
 from beyond.schemes.strict import sample_rows
 from lab.files import read_json
+from lab.hooks import head_names, zero
 from lab.training import Recipe
 from problem1 import checkpoint as trained
 from problem1.analysis.interventions import InterventionRunner
@@ -79,7 +80,7 @@ def test_ablation_by_axis_leaves_the_model_as_it_was_and_columns_equal_zeroed_he
     found = mistakes.ablation_by_axis(model, sums)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     runner = InterventionRunner(model, sums)
-    shares = [runner.evaluate({head: mistakes.zero})[0].all(1).double().mean().item() for head in model.head_names()]
+    shares = [runner.evaluate({head: zero})[0].all(1).double().mean().item() for head in head_names(model)]
     assert found["largest_drop"]["columns"] == pytest.approx(1 - min(shares))
     assert found["prunable"]["columns"] == sum(share > 1 - mistakes.SMALL for share in shares)
     assert found["largest_drop"]["one_number"] < 0.1 and found["heads"] == len(shares) == 24
@@ -110,9 +111,9 @@ def test_a_faulty_run_from_end_to_end(tmp_path):
     rows = {name: sample_rows(40, 8, 16, torch.Generator().manual_seed(0)) for name in ("train", "val", "test")}
     config = config_of(Settings(encoding=("learned",), epochs=1, d_model=16, d_ff=16))
     for mistake in mistakes.MISTAKES_IN_SORTING:
-        assert 0 <= mistakes.train_sorting(config, mistake, rows, tmp_path / mistake)["test_acc"] <= 1
+        assert 0 <= mistakes.train_sorting(config, mistake, tmp_path / mistake, rows)["test_acc"] <= 1
     config = {"batch_size": 20, "epochs": 1, "lr": 1e-3, "weight_decay": 0.5, "hard_weight": 2.0, "seed": 1} | SMALL
-    found = mistakes.train_given_first(config, 0, dict.fromkeys(rows, every_pair(1)), tmp_path / "digits")
+    found = mistakes.train_given_first(config, 0, tmp_path / "digits", dict.fromkeys(rows, every_pair(1)))
     assert found["greedy_from_0"] <= 0.5 and len(found["greedy_from_1_without_worst_encoder_heads"]) == 2
 
 

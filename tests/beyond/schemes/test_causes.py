@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from beyond.schemes import mechanism, strict
-from beyond.schemes.summary import as_table, sum_up
+from beyond.schemes.summary import answer, as_table, sum_up
 from lab.files import UserError
 from problem2.analysis import evaluation
 from tests.problem2.test_model import make
@@ -44,9 +44,11 @@ def test_causes_follow_the_longest_sequence_of_training_and_use_what_is_known(tm
     assert [*sets] == [f"{kind}/{length}" for kind in ("extrapolation", "adjacent") for length in (4, 64)]
     report = mechanism.measure(model, sets, 4, {})
     assert [*report["adjacent"]] == [*mechanism.CONDITIONS]
-    assert mechanism.measure(model, sets, 4, evaluation.predict(model, sets)) == report
-    inverted = {"adjacent/64": -evaluation.margins(model, sets["adjacent/64"].sequences), "adjacent/4": torch.ones(3)}
-    changed = mechanism.measure(model, sets, 4, inverted)
+    known = evaluation.measure(model, sets)
+    assert mechanism.measure(model, sets, 4, known) == report
+    known["adjacent/64"] = known["adjacent/64"] | {"accuracy": 2.0}
+    known["adjacent/4"] = known["adjacent/4"] | {"accuracy": 2.0, "rows": 3}  # of other rows: not used
+    changed = mechanism.measure(model, sets, 4, known)
     assert [c for kind in report for c in report[kind] if report[kind][c] != changed[kind][c]] == ["as it is"]
 
 
@@ -70,5 +72,11 @@ def test_seeds_are_summed_up():
     assert summary["rope"]["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
     assert (cell["min"], cell["max"]) == (0.5, 1.0) and abs(cell["sd"] - 0.2645751) < 1e-6
     assert as_table(summary, "adjacent").splitlines()[1].split() == ["rope", "3", "80.0%"]
+    summary["rope"]["sets"] |= {"extrapolation/1024": cell | {"min": 0.99}, "adjacent/32": cell}
+    summary["alibi"] = {"sets": {"test": cell | {"min": 0.99}, "adjacent/32": cell | {"min": 0.99}}, "proof_holds": []}
+    assert "*course* to length 1,024: 1 of 2 (alibi); where" in answer({"course": summary})
+    assert "wrong, 1 of 2 (alibi); proven right at every length: none." in answer({"course": summary})
+    summary["alibi"]["proof_holds"] = [True, True]
+    assert answer({"course": summary}).endswith("every length: alibi.")
     with pytest.raises(UserError, match="rope, course protocol: seeds 1 and 4 have different settings"):
         sum_up([*runs, a_run(4, 1.0, epochs=3)])

@@ -4,7 +4,7 @@ import json
 
 from beyond.schemes import window_proof as proof
 from beyond.schemes.runs import collect, load_model
-from beyond.schemes.summary import sum_up
+from beyond.schemes.summary import answer, sum_up
 from problem2.positional_encoding import SCHEMES
 from tests.conftest import ROOT
 
@@ -20,6 +20,16 @@ def test_the_study_is_the_mean_of_its_runs():
     assert study["summary"] == json.loads(json.dumps(sum_up(collect(RESULTS))))
     course = study["summary"]["course"]
     assert set(SCHEMES) <= set(course) and all(len(scheme["seeds"]) == 3 for scheme in course.values())
+
+
+def test_readme_says_what_was_found():
+    assert answer(read("study.json")["summary"]) in (ROOT / "beyond/schemes/README.md").read_text()
+
+
+def test_accuracies_of_the_default_seed_are_those_of_problem_2():
+    details = json.loads((ROOT / "problem2/results/extrapolation/extrapolation_details.json").read_text())
+    for scheme in SCHEMES:
+        assert read(f"course/641/{scheme}/measured.json")["sets"] == details["schemes"][scheme]["sets"], scheme
 
 
 def test_the_window_model_is_proven_again():

@@ -49,7 +49,7 @@ def test_a_run_of_the_course_is_train_py_s_and_a_strict_one_has_fresh_rows():
     rows = dict.fromkeys(("train", "val", "test"), strict.sample_rows(300, 8, 16, torch.Generator().manual_seed(0)))
     course = runs.task_of(runs.config_of_run("rope", "course", 1, None), rows)
     fresh = runs.task_of(runs.config_of_run("rope", "strict", 1, None), rows)
-    assert torch.equal(course.weights, dataset.drawing_weights(rows["train"])) and fresh.weights is None
+    assert torch.equal(course.proportions, dataset.drawing_weights(rows["train"])) and fresh.proportions is None
     assert course.val[0] is rows["val"].sequences and not torch.equal(fresh.val[0], rows["val"].sequences)
     assert fresh.augment is strict.resample
     settings = runs.config_of_run("none_causal", "strict", 1, 7)

@@ -4,8 +4,14 @@ import json
 import shutil
 
 import pytest
+import torch
 
+from beyond.schemes import runs
+from beyond.schemes.strict import sample_rows
+from lab.files import write_json
+from problem2.analysis import evaluation
 from tests.conftest import works
+from tests.problem2.test_model import make
 from tests.problem2.test_scripts import read
 
 FLAGS = ["--encoding", "none", "--protocols", "strict", "--seeds", 5, 641, "--lengths", 24, "--epochs", 1]
@@ -86,3 +92,19 @@ def test_only_sum_up_trains_and_measures_nothing(folder, tmp_path, refused):
     flags = ["--encoding", "rope", "--seeds", 641, "--protocols", "course", "--workers", 1]
     assert "1 runs summed up" in study(folder, *flags, "--only-sum-up") and not (folder / "results/rope").exists()
     refused("beyond/schemes/study.py", "--only-sum-up", "--output-dir", tmp_path / "empty", words=["no finished run"])
+
+
+def test_a_model_of_problem_2_is_measured_once(tmp_path, monkeypatch):
+    """Its numbers are those that analyze.py wrote, as long as they are of this very model."""
+    monkeypatch.setattr(runs, "HOMEWORK", tmp_path)
+    model, other = make("rope"), make("rope")
+    other.embedding.weight.data *= 1.001
+    sets = {key: sample_rows(20, 4, 8, torch.Generator().manual_seed(8)) for key in ("test", "extrapolation/32")}
+    numbers = evaluation.measure(model, sets)
+    written = numbers | {"extrapolation/32": numbers["extrapolation/32"] | {"accuracy": 0.123}}
+    assert runs.numbers_of(model, sets, tmp_path / "rope") == numbers  # nothing was written yet
+    write_json(tmp_path / "extrapolation/extrapolation_details.json", {"schemes": {"rope": {"sets": written}}})
+    assert runs.numbers_of(model, sets, tmp_path / "rope") == written
+    assert runs.numbers_of(model, sets, tmp_path / "elsewhere/rope") == numbers
+    assert runs.numbers_of(other, sets, tmp_path / "rope") == evaluation.measure(other, sets)
+    assert runs.numbers_of(model, sets | {"extrapolation/64": sets["test"]}, tmp_path / "rope").keys() > numbers.keys()

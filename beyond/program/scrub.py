@@ -8,64 +8,20 @@ If an edge carries only one variable, such as the carry out of its column, it ma
 that variable has the same value. The heads of the encoder and the self-attention of the decoder are treated alike.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from lab.hooks import HeadHooks
+from beyond.program.variables import EDGE_VARIABLES, ENCODER_VARIABLES, EVERYTHING, NOTHING, SELF_VARIABLES, Columns
+from lab.hooks import Hooks, Intervention, attention_modules, heads
 from problem1.attention import create_causal_mask
-from problem1.dataset import Sums, carries, decoder_inputs
+from problem1.dataset import Sums, decoder_inputs
 
 BAR = 0.9995  # a variable suffices if at most 0.05% of the answers become wrong
 CHUNK = 1024  # rows in one forward pass: what the processor's cache holds
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Digits of a and b and the carry that comes in, each [N, columns], most significant first; or of one column."""
-
-    a: Tensor
-    b: Tensor
-    carry_in: Tensor
-
-    @classmethod
-    def of(cls, sums: Sums) -> "Columns":
-        out = carries(sums).long()
-        return cls(*sums.operands(), torch.cat([out[:, 1:], torch.zeros_like(out[:, :1])], 1))
-
-    def column(self, k: int) -> "Columns":
-        return Columns(self.a[:, k], self.b[:, k], self.carry_in[:, k])
-
-    @property
-    def sum(self) -> Tensor:
-        return self.a + self.b
-
-
-def class_of(total: Tensor) -> Tensor:
-    """0 below 9, 1 for 9, 2 above"""
-    return (total >= 9).long() + (total > 9)
-
-
-Variable = Callable[[Columns], Tensor]
-
-# What a column may tell a digit of the answer, the fewest values first.
-EDGE_VARIABLES: dict[str, Variable] = {
-    "nothing": lambda it: 0 * it.sum,
-    "sum > 9": lambda it: (it.sum > 9).long(),
-    "carry out": lambda it: (it.sum + it.carry_in) // 10,
-    "sum < 9, = 9, > 9": lambda it: class_of(it.sum),
-    "sum < 9, = 9, > 9; if 9, carry in": lambda it: class_of(it.sum) + (it.sum > 9) + (it.sum == 9) * it.carry_in,
-    "last digit of sum": lambda it: it.sum % 10,
-    "last digit of sum + carry in": lambda it: (it.sum + it.carry_in) % 10,
-    "last digit of sum; if 9, carry in": lambda it: it.sum % 10 + (it.sum == 9) * it.carry_in,
-    "sum": lambda it: it.sum,
-    "last digit of sum, carry in": lambda it: it.sum % 10 * 2 + it.carry_in,
-    "sum, carry in": lambda it: it.sum * 2 + it.carry_in,
-}
-EVERYTHING = "everything"  # where no variable suffices
 
 
 def resample(values: Tensor, generator: torch.Generator) -> Tensor:
@@ -96,41 +52,49 @@ class Batch:
     @torch.no_grad()
     def recorded(self) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """The memory [N, S, d], heads' outputs [N, heads, positions, d_head] by module, and the digits written."""
-        memory, outputs, written = [], [], []
+        memory, written = [], []
+        outputs = {name: [] for name in attention_modules(self.model)}
         for part in self._parts():
-            hooks = HeadHooks()
-            memory.append(self.model.encode(self.sums.sources[part].to(self.device), hooks=hooks))
-            logits = self.model.decode(self.inputs[part].to(self.device), memory[-1], hooks=hooks)
+            with Hooks(self.model) as hooks:
+                memory.append(self.model.encode(self.sums.sources[part].to(self.device)))
+                logits = self.model.decode(self.inputs[part].to(self.device), memory[-1])
             written.append(logits.argmax(-1).cpu())
-            outputs.append(hooks.outputs)
-        joined = {name: torch.cat([part[name] for part in outputs]) for name in outputs[0]}
+            for name, parts in outputs.items():
+                own = [hooks.output(head.name) for head in heads(self.model) if head.module == name]
+                parts.append(torch.stack(own, dim=1))
+        joined = {name: torch.cat(parts) for name, parts in outputs.items()}
         return torch.cat(memory), joined, torch.cat(written)
 
     @property
     def memory(self) -> Tensor:
         return self.recorded[0]
 
-    def heads(self, part: str) -> dict[str, int]:
+    def heads(self, side: str) -> dict[str, int]:
         """How many heads each attention module of the encoder has, or each self-attention of the decoder."""
-        outputs = self.recorded[1].items()
-        return {name: each.shape[1] for name, each in outputs if name.startswith(part) and name.endswith(".self")}
+        return dict(Counter(head.module for head in heads(self.model, side, "self")))
 
     def _parts(self) -> list[slice]:
         return [slice(start, start + CHUNK) for start in range(0, len(self), CHUNK)]
 
-    def _swap(self, rows: dict[str, Tensor], part: slice):
-        """Hooks that take heads' outputs from other rows: {module: rows [N, heads, positions]}."""
+    def _swap(self, rows: dict[str, Tensor], part: slice) -> dict[str, Intervention]:
+        """Interventions that take heads' outputs from other rows: {module: rows [N, heads, positions]}."""
+        interventions = {}
+        for module, sources in rows.items():
+            for number in range(sources.shape[1]):
+                interventions[f"{module}.head{number}"] = self._from_rows(module, number, sources[part, number])
+        return interventions
 
-        def hooks(name: str, outputs: Tensor, patterns: Tensor) -> Tensor:
-            if name not in rows:
-                return outputs
-            recorded = self.recorded[1][name]
-            _, heads, length, width = recorded.shape
-            head, position = torch.arange(heads)[:, None], torch.arange(outputs.shape[2])  # perhaps not all positions
-            flat = (rows[name][part, :, : len(position)] * heads + head) * length + position
-            return recorded.view(-1, width).index_select(0, flat.flatten().to(self.device)).view_as(outputs)
+    def _from_rows(self, module: str, number: int, rows: Tensor) -> Intervention:
+        """One head's output at each position from another row: rows [N, positions]"""
+        recorded = self.recorded[1][module]
+        _, count, length, width = recorded.shape
 
-        return hooks
+        def intervention(output: Tensor) -> Tensor:
+            position = torch.arange(output.shape[1])  # perhaps not all positions
+            flat = (rows[:, : len(position)] * count + number) * length + position
+            return recorded.view(-1, width).index_select(0, flat.flatten().to(self.device)).view_as(output)
+
+        return intervention
 
     @torch.no_grad()
     def encode(self, heads: dict[str, Tensor]) -> Tensor:
@@ -138,7 +102,8 @@ class Batch:
         return torch.cat([self._encode(part, heads) for part in self._parts()])
 
     def _encode(self, part: slice, heads: dict[str, Tensor]) -> Tensor:
-        return self.model.encode(self.sums.sources[part].to(self.device), hooks=self._swap(heads, part))
+        with Hooks(self.model, self._swap(heads, part)):
+            return self.model.encode(self.sums.sources[part].to(self.device))
 
     @torch.no_grad()
     def parts(
@@ -162,16 +127,14 @@ class Batch:
         vectors, each = memory.flatten(0, 1), edges is not None and edges.shape[1] > 1
         projected = self._project(vectors) if each else []
         for part in self._parts():
-            hooks, prefix = self._swap(decoder or {}, part), inputs[part].to(self.device)
+            prefix = inputs[part].to(self.device)
             if edges is not None:
                 index = (edges[part, : prefix.shape[1]] * self.width + torch.arange(self.width)).to(self.device)
-            if each:
-                logits = self._decode_each(prefix, projected, index, hooks)
-            elif edges is not None:
-                logits = self.model.decode(prefix, vectors[index.squeeze(1)], hooks=hooks)
+                seen = None if each else vectors[index.squeeze(1)]
             else:
                 seen = self._encode(part, encoder) if encoder else memory[part]
-                logits = self.model.decode(prefix, seen, hooks=hooks)
+            with Hooks(self.model, self._swap(decoder or {}, part)):
+                logits = self._decode_each(prefix, projected, index) if each else self.model.decode(prefix, seen)
             yield part, logits.argmax(-1).cpu()
 
     def _project(self, vectors: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -179,17 +142,16 @@ class Batch:
         modules = [layer.cross_attention for layer in self.model.decoder]
         return [(module.key(vectors), module.value(vectors)) for module in modules]
 
-    def _decode_each(self, inputs: Tensor, projected: list[tuple[Tensor, Tensor]], index: Tensor, hooks) -> Tensor:
+    def _decode_each(self, inputs: Tensor, projected: list[tuple[Tensor, Tensor]], index: Tensor) -> Tensor:
         """The model's `decode` where each position [N, T] attends to vectors of its own, index [N, T, S].
 
-        Keys and values are projected before they are gathered: afterwards they would be T times as many. Hooks see
-        self-attention alone.
+        Keys and values are projected before they are gathered: afterwards they would be T times as many.
         """
         x = self.model.embed(inputs)
         causal = create_causal_mask(inputs.shape[1], self.device)
         for layer, (keys, values) in zip(self.model.decoder, projected, strict=True):
             normed, attention = layer.self_norm(x), layer.cross_attention
-            x = x + layer.self_attention(normed, normed, normed, causal, hooks)[0]
+            x = x + layer.self_attention(normed, normed, normed, causal)[0]
             Q = attention.query(layer.cross_norm(x)).unsqueeze(2)  # [N, T, 1, d]; below [N, T, S, d]
             K, V = (each.index_select(0, index.flatten()).view(*index.shape, -1) for each in (keys, values))
             Q, K, V = (each.unflatten(-1, (attention.num_heads, -1)) for each in (Q, K, V))
@@ -247,7 +209,7 @@ class Batch:
         for t, line in enumerate(variables):
             for k, name in enumerate(line):
                 if name != EVERYTHING:
-                    rows[:, t, k] = self.resample(EDGE_VARIABLES[name](self.columns.column(k)))
+                    rows[:, t, k] = self.resample(EDGE_VARIABLES[name].of(self.columns.column(k)))
         return rows
 
     def encoder_values(self, name: str, position: int) -> Tensor | None:
@@ -255,20 +217,21 @@ class Batch:
         n = self.digits - 1
         if name == EVERYTHING:
             return None
-        if position == n or name == "nothing":
+        if position == n or name == NOTHING:
             return torch.zeros(len(self), dtype=torch.long)
         column = position % (n + 1)
         own, partner = (self.columns.a, self.columns.b) if position < n else (self.columns.b, self.columns.a)
         below = self.columns.sum[:, column + 1] if column + 1 < n else torch.zeros_like(own[:, 0])
-        return ENCODER_VARIABLES[name](own[:, column], partner[:, column], self.columns.carry_in[:, column], below)
+        carry_in = self.columns.carry_in[:, column]
+        return ENCODER_VARIABLES[name].of(own[:, column], partner[:, column], carry_in, below)
 
     def encoder_like(self, variables: dict[str, list[list[str]]]) -> dict[str, Tensor]:
         """{module: rows [N, heads, positions]} that agree on variables[module][head][column]; random at '+'."""
         rows = {}
-        for module, heads in variables.items():
-            rows[module] = torch.empty(len(self), len(heads), self.width, dtype=torch.long)
-            for head, names in enumerate(heads):
-                at_plus = EVERYTHING if self.plus_tells else "nothing"
+        for module, names_by_head in variables.items():
+            rows[module] = torch.empty(len(self), len(names_by_head), self.width, dtype=torch.long)
+            for head, names in enumerate(names_by_head):
+                at_plus = EVERYTHING if self.plus_tells else NOTHING
                 for position, name in enumerate([*names, at_plus, *names]):
                     rows[module][:, head, position] = self.resample(self.encoder_values(name, position))
         return rows
@@ -278,25 +241,6 @@ class Batch:
         columns = []
         for t, name in enumerate(variables):
             variable, column = SELF_VARIABLES.get(name), self.columns.column(max(t - 1, 0))
-            columns.append(self.resample(variable(self.inputs[:, t], column) if variable else None))
+            columns.append(self.resample(variable.of(self.inputs[:, t], column) if variable else None))
         rows = torch.stack(columns, 1).unsqueeze(1)
         return {name: rows.expand(-1, count, -1) for name, count in self.heads("decoder").items()}
-
-
-# What a head of the encoder may tell the place of a digit, and the decoder's self-attention a position.
-ENCODER_VARIABLES: dict[str, Callable[..., Tensor]] = {
-    "nothing": lambda own, partner, carry, below: 0 * own,
-    "partner's digit": lambda own, partner, carry, below: partner,
-    "own digit, carry in": lambda own, partner, carry, below: own * 2 + carry,
-    "both digits": lambda own, partner, carry, below: own * 10 + partner,
-    "own digit, sum below": lambda own, partner, carry, below: own * 19 + below,
-    "both digits, carry in": lambda own, partner, carry, below: (own * 10 + partner) * 2 + carry,
-}
-# `it`: the column whose digit is written there (the highest one for the answer's first digit).
-SELF_VARIABLES: dict[str, Callable[[Tensor, Columns], Tensor]] = {
-    "own token": lambda token, it: token,
-    "own token, carry in": lambda token, it: token * 2 + it.carry_in,
-    "own token, sum < 9, = 9, > 9": lambda token, it: token * 3 + class_of(it.sum),
-    "own token, sum < 9, = 9, > 9, carry in": lambda token, it: (token * 3 + class_of(it.sum)) * 2 + it.carry_in,
-    "own token, sum, carry in": lambda token, it: (token * 19 + it.sum) * 2 + it.carry_in,
-}

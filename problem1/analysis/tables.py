@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lab import tables
 from lab.figures import heatmap
 from lab.statistics import bootstrap
 
@@ -40,6 +41,4 @@ def percent(share: dict | None) -> str:
 
 def aligned(header: str, rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a text table; `header` has its columns set apart by |."""
-    rows = [header.split("|"), *rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return tables.aligned([header.split("|"), *rows])

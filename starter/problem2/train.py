@@ -1,0 +1,94 @@
+"""Train the classifier with one positional encoding: results/NAME/best_model.pth and training_log.json.
+
+    python problem2/train.py --encoding sinusoidal     (or learned, or none)
+
+Write what raises NotImplementedError; then `python check.py sorting`. `main` is given; change what you like.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from dataset import VOCAB_SIZE, create_dataloaders
+from model import create_model
+
+HERE = Path(__file__).resolve().parent
+
+
+def train_epoch(model, dataloader, criterion, optimizer, device):
+    """One pass over the batches, one step of the optimizer each; see dataset.py for what a batch holds.
+
+    Returns the mean loss of the batches and the share of rows that were classified correctly.
+    """
+    raise NotImplementedError
+
+
+def evaluate(model, dataloader, criterion, device):
+    """The same without steps, gradients and dropout."""
+    raise NotImplementedError
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Train the classifier with one positional encoding")
+    parser.add_argument("--encoding", choices=("sinusoidal", "learned", "none"), required=True)
+    parser.add_argument("--data-dir", type=Path, default=HERE / "data")
+    parser.add_argument("--output-dir", type=Path, default=HERE / "results")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--d-model", type=int, default=64)
+    parser.add_argument("--num-heads", type=int, default=4)
+    parser.add_argument("--num-layers", type=int, default=2)
+    parser.add_argument("--d-ff", type=int, default=256)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seed", type=int, default=641)
+    given = parser.parse_args()
+
+    torch.manual_seed(given.seed)
+    folder = given.output_dir / given.encoding
+    folder.mkdir(parents=True, exist_ok=True)
+    train_loader, val_loader, test_loader = create_dataloaders(given.data_dir, given.batch_size)
+    model = create_model(
+        given.encoding,
+        vocab_size=VOCAB_SIZE,
+        d_model=given.d_model,
+        num_heads=given.num_heads,
+        num_layers=given.num_layers,
+        d_ff=given.d_ff,
+        dropout=given.dropout,
+    ).to(given.device)
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=given.lr, betas=(0.9, 0.98), weight_decay=0.1)
+    # Two epochs of warm-up, then down to nearly zero.
+    schedule = [min(1, (epoch + 1) / 3, (given.epochs - epoch) / given.epochs * 1.5) for epoch in range(given.epochs)]
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: schedule[min(epoch, given.epochs - 1)])
+
+    log = {"train_loss": [], "train_acc": [], "val_loss": [], "val_acc": []}
+    for epoch in range(given.epochs):
+        train_loss, train_acc = train_epoch(model, train_loader, criterion, optimizer, given.device)
+        val_loss, val_acc = evaluate(model, val_loader, criterion, given.device)
+        scheduler.step()
+        for name, value in zip(log, (train_loss, train_acc, val_loss, val_acc), strict=True):
+            log[name].append(value)
+        print(
+            f"epoch {epoch + 1:3}: loss {train_loss:.4f}, accuracy {train_acc:.2%}; validation {val_acc:.2%}",
+            flush=True,
+        )
+        if val_acc == max(log["val_acc"]):
+            torch.save(model.state_dict(), folder / "best_model.pth")
+
+    model.load_state_dict(torch.load(folder / "best_model.pth", map_location=given.device, weights_only=True))
+    log["test_loss"], log["test_acc"] = evaluate(model, test_loader, criterion, given.device)
+    print(f"test: {log['test_acc']:.2%} of the sequences right")
+    (folder / "training_log.json").write_text(json.dumps(log, indent=2))
+
+
+if __name__ == "__main__":
+    main()
