@@ -1,13 +1,14 @@
-"""What is measured: a step and a pass, the time to a model that is right, and how cost grows.
+"""What is measured: a training step, an evaluation pass, and the time to a model that is right.
 
 Candidates run in turns, in an order drawn anew for each round, so that a busy moment of the machine meets all of them.
 """
 
 import contextlib
 import copy
-import math
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
+from benchmarks import jax_step
 from benchmarks.baselines import ReferenceClassifier, ReferenceTransformer, RowDataset, usual_epoch
-from beyond import jobs
-from beyond.any_length import checkpoint as text
 from lab.fast import Fast
 from lab.files import read_json
 from lab.training import evaluate
@@ -32,13 +32,6 @@ from problem2.dataset import PAD
 from problem2.model import SortingClassifier
 
 TRAIN = Path(__file__).resolve().parents[1] / "problem1/train.py"
-SIZES = {
-    "d_model, training step of problem 1": (32, 64, 128, 256, 512),
-    "digits, training step of problem 1": (3, 6, 12, 24, 48),
-    "length, one sequence of problem 2": (64, 128, 256, 512, 1024, 2048, 4096),
-    "digits, one sum of the text model": (1_000, 3_000, 10_000),
-}
-FITTED = 3  # an exponent is that of the largest sizes: small ones cost what surrounds the products
 
 
 def interleaved(candidates: dict, rounds: int) -> dict:
@@ -136,6 +129,8 @@ def steps(rounds: int, compiled: bool = True, rows_evaluated: int = 2048) -> dic
                 for who, model in [*models.items()]:
                     models[f"{who}, compiled"] = torch.compile(copy.deepcopy(model), dynamic=False)
         training = {who: training_step(model, *batch) for who, model in trained.items()}
+        if problem == "addition" and jax_step.INSTALLED:
+            training["JAX, jitted"] = jax_step.make(ours, *batch)
         evaluation = {who: evaluation_pass(model, inputs) for who, model in evaluated.items()}
         evaluation["ours"] = evaluation_pass(evaluated["ours"], inputs, Fast)  # as analyses run it
         found[f"{problem}, training step of {batch_size} rows"] = compare(training, rounds)
@@ -156,7 +151,9 @@ def verify(model: nn.Module, pairs: Sums) -> dict:
 def our_training(seed: int, pairs: Sums, flags: dict) -> dict:
     """`python problem1/train.py`; its start is not counted, and exact is what it keeps at its end."""
     with tempfile.TemporaryDirectory() as folder:
-        jobs.call(TRAIN, {"seed": seed, "device": "cpu", "output_dir": folder} | flags)
+        words = {"seed": seed, "device": "cpu", "output-dir": folder} | flags
+        arguments = [f"--{name}={value}" for name, value in words.items()]
+        subprocess.run([sys.executable, TRAIN, *arguments], check=True, stdout=subprocess.DEVNULL)
         log, timing = (read_json(Path(folder) / name, "") for name in ("training_log.json", "timing.json"))
         model, _ = load_model(Path(folder) / "best_model.pth")
     seconds, epochs, perfect = timing["seconds"], len(log["val_acc"]), log["first_perfect_epoch"]
@@ -189,31 +186,3 @@ def training(seed: int = 641, epochs: int = 50, flags: dict | None = None) -> li
     pairs = every_pair(3)
     ours = {"seed": seed, "recipe": "ours"} | our_training(seed, pairs, flags or {})
     return [ours, {"seed": seed, "recipe": "the usual one"} | usual_training(seed, pairs, epochs)]
-
-
-# --- cost against size ------------------------------------------------------------------------------------------
-
-
-def run_of(what: str, size: int) -> Callable[[], object]:
-    """What is timed for one size."""
-    torch.manual_seed(0)
-    if what.endswith("text model"):
-        text_model, _ = text.load_model(text.MODEL)
-        return lambda: text.predict(text_model, [("9" * size, "1")])
-    if what.startswith("length"):
-        return evaluation_pass(SortingClassifier(d_ff=128), (torch.randint(0, 100, (1, size)),), Fast)
-    digits, width = (3, size) if what.startswith("d_model") else (size, 64)
-    model = Seq2SeqTransformer(VOCAB_SIZE, width, d_ff=4 * width, max_len=2 * digits + 2)
-    source, target = torch.randint(0, 10, (128, 2 * digits + 1)), torch.randint(0, 10, (128, digits + 1))
-    return training_step(model, (source, decoder_inputs(target)), target)
-
-
-def cost(rounds: int, measured: dict[str, tuple[int, ...]] = SIZES) -> dict:
-    """{"length, …": {"points": [{"size", "median_ms", …}, …], "exponent"}, …}: milliseconds ~ size^exponent"""
-    found = {}
-    for what, several in measured.items():
-        seconds = interleaved({size: run_of(what, size) for size in several}, rounds)
-        points = [{"size": size} | summary(values) for size, values in seconds.items()]
-        sizes, times = ([math.log(point[name]) for point in points[-FITTED:]] for name in ("size", "median_ms"))
-        found[what] = {"points": points, "exponent": statistics.linear_regression(sizes, times).slope}
-    return found
