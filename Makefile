@@ -1,6 +1,6 @@
-# make            the homework: train and analyse both problems, build the report; skips what this clone has made already
-# make beyond     what is upstairs and takes minutes        make studies    the long studies
-# make studies SCHEDULER=tcp://HOST:8786    the same on the machines of a Dask scheduler: see beyond/cluster.md
+# make            the homework: both problems trained and analysed, the report; skips what this clone has made already
+# make beyond     what is upstairs and takes minutes
+# make studies    the long studies; SCHEDULER=tcp://HOST:8786 runs them on the machines of a Dask scheduler
 # make test       the test suite
 # make help       all targets
 PYTHON ?= python3
@@ -16,20 +16,9 @@ HOMEWORK := sinusoidal learned none
 OTHERS := randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
 .PHONY: all problem1 problem2 report readme beyond program rounding any_length schemes explorer studies population \
-	lengths all_schemes published bench faults grade autograder starter test clean help
+	lengths all_schemes published bench faults grade autograder starter format test clean help
 .DELETE_ON_ERROR:
-
-all: $(VENV)/ready  ## the homework: both problems and the report
-	@$(PARALLEL) problem1 problem2
-	@$(PARALLEL) report
-	@echo "Look first at report/report.pdf, then at the figures in problem1/results and problem2/results."
-	@$(UNCHANGED)
-
-beyond: $(VENV)/ready  ## what is upstairs and takes minutes: program, rounding, any length, other schemes, explorer
-	@$(PARALLEL) rounding program any_length schemes
-	@$(PARALLEL) explorer
-	@echo "Look first at explorer/explorer.html, then at beyond/*/README.md."
-	@$(UNCHANGED)
+.DEFAULT_GOAL := all
 
 # Says whether what is committed is what was made.
 define UNCHANGED
@@ -43,10 +32,10 @@ timed = @started=$$(date +%s); echo "$(1)"; $(1); status=$$?; echo "== $@: $$(($
 # A training that was stopped has no log yet and continues; after one that was finished, a new one begins.
 train = $(call timed,$(PY) $(1) $(if $(wildcard $@),,--resume))
 
-# --- set-up -------------------------------------------------------------------------------------------------
+##@ Begin here
 
 # A .venv of another Python, or without pip, is made anew. What pip does is shown: it takes minutes.
-$(VENV)/ready: requirements.txt requirements-dev.txt
+$(VENV)/ready: requirements.txt requirements-dev.txt  ## once: installs into .venv; downloads take minutes
 	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info[:2] <= (3, 14) or sys.exit("error: $(PYTHON) is Python " \
 	+ ".".join(map(str, sys.version_info[:2])) + ", and 3.10 to 3.14 is needed: make PYTHON=python3.12, for example.")'
 	@version='import sys; print(sys.version_info[:2])'; \
@@ -54,7 +43,40 @@ $(VENV)/ready: requirements.txt requirements-dev.txt
 	$(PY) -m pip install -r requirements-dev.txt
 	@touch $@
 
-# --- the homework -------------------------------------------------------------------------------------------
+all: $(VENV)/ready  ## the homework: both problems and the report; about three minutes
+	@$(PARALLEL) problem1 problem2
+	@$(PARALLEL) report
+	@echo
+	@echo "Made: problem1/results (addition), problem2/results (sorted or not) and the report."
+	@echo "Look first at report/report.pdf, then at the figures in both folders of results."
+	@$(UNCHANGED)
+
+beyond: $(VENV)/ready  ## what is upstairs and takes minutes, and the explorer; about eight minutes
+	@$(PARALLEL) rounding program any_length schemes
+	@$(PARALLEL) explorer
+	@echo
+	@echo "Made: beyond/{rounding,program,any_length}/results, all position schemes in problem2/results, the explorer."
+	@echo "Look first at explorer/explorer.html in a browser, then at beyond/*/README.md."
+	@$(UNCHANGED)
+
+studies: $(VENV)/ready  ## the long studies, hours: population, lengths, all_schemes, published
+	@for study in population lengths all_schemes published; do $(MAKE) --no-print-directory $$study || exit; done
+	@echo
+	@echo "Made: beyond/{population,any_length,schemes,published}/results."
+	@echo "Look first at the README of each of these folders. make report readme puts the numbers into report and README."
+	@$(UNCHANGED)
+
+test: $(VENV)/ready  ## the test suite; about five minutes
+	$(VENV)/bin/ruff check .
+	$(PY) -m pytest -n $(CORES) --dist loadfile
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	/^[$$A-Za-z0-9_()\/]+:.*  ## / {sub(/^all$$/, "", $$1); sub(/\$$\(VENV\)/, "$(VENV)", $$1); \
+	printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+##@ The homework, piece by piece
+#
 # Data is made once in a clone, and everything else after it. Results do not depend on the code's time stamps: after
 # a change, run the script in question, or `make clean all` for everything.
 
@@ -83,13 +105,10 @@ $(P2)/extrapolation/extrapolation_results.json: $(HOMEWORK:%=$(P2)/%/training_lo
 report: report/report.pdf  ## report/report.pdf from the results
 
 report/report.pdf: $(wildcard report/*.typ) report/build.py $(P1)/carry/summary.txt \
-		$(P2)/extrapolation/extrapolation_results.json | $(VENV)/ready
+		$(P2)/extrapolation/extrapolation_results.json $(wildcard beyond/*/results/*.json) | $(VENV)/ready
 	$(call timed,$(PY) report/build.py)
 
-readme: | $(VENV)/ready  ## the tables of README.md from the results
-	$(PY) report/readme.py
-
-# --- upstairs: what the homework does not ask, made in minutes -----------------------------------------------
+##@ Upstairs, piece by piece
 
 program: beyond/program/results/program.json  ## which algorithm does the addition model run?
 
@@ -122,11 +141,9 @@ explorer/explorer.html: $(wildcard explorer/*.js explorer/*.css explorer/page.ht
 		$(P2)/extrapolation/extrapolation_details.json | $(VENV)/ready
 	$(call timed,$(PY) explorer/build.py)
 
-# --- longer studies: their results are committed; a study that was stopped goes on where it was ---------------
+##@ The studies; what a study has finished is kept, and one that was stopped goes on
 
 ENGINE := $(if $(SCHEDULER), --scheduler $(SCHEDULER))
-
-studies: population lengths all_schemes published  ## all of the four below, one after the other
 
 population: | $(VENV)/ready  ## addition: ten seeds, another width, five and ten digits
 	$(PY) beyond/population/study.py$(ENGINE)
@@ -141,13 +158,7 @@ all_schemes: | $(VENV)/ready  ## sorting: every scheme, two protocols, three see
 published: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make population`)
 	$(PY) beyond/published/contradictions.py$(ENGINE)
 
-bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
-	$(PY) benchmarks/bench.py
-
-faults: | $(VENV)/ready  ## kills, full disks and malformed files against every script (a quarter of an hour)
-	$(PY) -m tests.fault_injection
-
-# --- checks -------------------------------------------------------------------------------------------------
+##@ For courses
 
 grade: | $(VENV)/ready  ## these results against what is expected; others: python -m grading FOLDER
 	$(PY) -m grading
@@ -159,13 +170,22 @@ starter:  ## starter.zip: what students begin with, as it stands here
 	git archive --format=zip -o starter.zip $$(git stash create | grep . || echo HEAD):starter
 	@echo "starter.zip: unzip it in an empty folder, then python check.py"
 
-test: $(VENV)/ready  ## the whole test suite
-	$(VENV)/bin/ruff check .
-	$(PY) -m pytest -n $(CORES) --dist loadfile
+##@ For work on this repository
+
+readme: | $(VENV)/ready  ## the tables of README.md, from the results
+	$(PY) report/readme.py
+
+bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile
+	$(PY) benchmarks/bench.py
+
+faults: | $(VENV)/ready  ## kills, full disks and malformed files against every script (a quarter of an hour)
+	$(PY) -m tests.fault_injection
+
+format: | $(VENV)/ready  ## Python by ruff, the page's scripts by prettier (needs npx, which comes with Node.js)
+	$(VENV)/bin/ruff format .
+	npx --yes prettier@3.10.1 --write "explorer/*.js"
 
 clean:  ## forget generated data and resumable state; results and .venv stay
 	rm -rf problem1/data problem2/data beyond/*/data
 	find problem1 problem2 beyond -name last.pth -delete
 
-help:  ## this list
-	@grep -hE '^[a-z0-9_]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9_]+):.*## /\1\t/' | expand -t 16

@@ -1,4 +1,4 @@
-"""The answers in README.md: sentences that a person wrote, with numbers from the results.
+"""The tables in README.md: sentences that a person wrote, with numbers from the results.
 
 python report/readme.py
 """
@@ -14,25 +14,28 @@ import lab.installed
 from lab.files import UserError, read_json, write_block
 from lab.hooks import short_name
 from lab.settings import run
-from lab.tables import percent
+from lab.tables import markdown, percent
 
-README, BLOCK = ROOT / "README.md", "answers: make readme"
+README = ROOT / "README.md"
+HOMEWORK, BEYOND = "the homework: make readme", "beyond: make readme"  # the blocks of README.md
 POINT = 0.01
 SHARP = 0.8  # of the attention, as in the report
 FILES = {
     "verification": "problem1/results/verification.json",
-    "robustness": "beyond/population/results/robustness.json",
     "statistics": "problem1/results/head_analysis/head_specialization.json",
     "ablation": "problem1/results/head_analysis/ablation_results.json",
     "pruning": "problem1/results/head_analysis/pruning_curve.json",
     "summary": "problem1/results/carry/summary.json",
-    "program": "beyond/program/results/program.json",
-    "proof": "beyond/any_length/results/proof.json",
     "sorting": "problem2/results/extrapolation/extrapolation_details.json",
     "span": "problem2/results/extrapolation/sinusoidal_span.json",
+    "program": "beyond/program/results/program.json",
+    "proof": "beyond/any_length/results/proof.json",
+    "robustness": "beyond/population/results/robustness.json",
     "contradictions": "beyond/published/results/contradictions.json",
     "speed": "benchmarks/results.json",
 }
+LINK = {name: f"[`{Path(file).name}`]({file})" for name, file in FILES.items()}
+HEAD = ["question", "answer", "numbers", "figure"]
 COURSE = ("sinusoidal", "learned", "none")  # the encodings that the course asks for
 SETS = {"8–16": "test"} | {str(length): f"extrapolation/{length}" for length in (32, 64, 128, 256)}
 ONE_SWAP = "adjacent/16"  # rows of length 16, the unsorted ones with one swap of neighbours
@@ -40,77 +43,160 @@ USUAL = "sinusoidal"  # the encoding that most begin with
 EXTRAPOLATES = 0.99  # accuracy at every one of these lengths
 
 
-def answers() -> str:
-    """Two tables: the questions of the homework, and the positional encodings by length."""
-    found = {name: read_json(ROOT / file, "`make help` says what makes it.") for name, file in FILES.items()}
-    link = {name: f"[`{Path(file).name}`]({file})" for name, file in FILES.items()}
-    exact, proof, span = found["verification"], found["proof"], found["span"]
-    runs, prunable, lost = found["robustness"]["runs"], found["pruning"]["prunable"]["zero"], found["ablation"]["heads"]
+def homework(found: dict[str, dict]) -> str:
+    """The homework's questions, and accuracy by length of the three encodings that it asks for."""
+    exact, span = found["verification"], found["span"]
+    heads = found["statistics"]["heads"].values()
+    one_column = sum(head.get("same column", {"mean": 0})["mean"] >= SHARP for head in heads)
+    lower_column = [head["main_target"] for head in heads].count("lower column")
+    lost = found["ablation"]["heads"]
+    worst = found["ablation"]["ranking"][0]
+    needed = sum(max(head[kind]["drop"] for kind in ("zero", "mean")) >= POINT for head in lost.values())
+    prunable = found["pruning"]["prunable"]["zero"]
+    bringing = [group["minimal_sets"]["decoder cross"] for group in found["summary"]["groups"] if group["pairs"]]
+    most_heads = max(len(chosen["heads"]) for chosen in bringing)
+    least_changed = min(chosen["sufficiency"]["share"] for chosen in bringing)
+    asked = {name: found["sorting"]["schemes"][name] for name in COURSE}
+    rows = [
+        [
+            "Does the model add?",
+            f"**{exact['errors']:,} errors in all {exact['pairs']:,} sums**",
+            LINK["verification"],
+            "[curves](problem1/results/training_curves.png)",
+        ],
+        [
+            "What do the heads attend to?",
+            f"{one_column} of {len(lost)} almost only to one column of digits, "
+            f"{lower_column} mostly to the column below",
+            LINK["statistics"],
+            "[all heads](problem1/results/attention_patterns/overview.png), "
+            "[four in detail](problem1/results/attention_patterns/in_detail.png)",
+        ],
+        [
+            "Which heads are critical?",
+            f"{needed} of {len(lost)} cost a point or more alone; {short_name(worst)} costs most, "
+            f"{percent(lost[worst]['zero']['drop'])} of the test sums",
+            LINK["ablation"],
+            "[importance](problem1/results/head_analysis/head_importance.png)",
+        ],
+        [
+            "How many can be pruned?",
+            f"{prunable['alone']} of {len(lost)} one at a time, **{prunable['together']} together**",
+            LINK["pruning"],
+            "[pruning](problem1/results/head_analysis/pruning_curve.png)",
+        ],
+        [
+            "How do heads handle the carry?",
+            f"at most {most_heads} cross-attention heads bring it to a digit: taken from another sum, they change at "
+            f"least {percent(least_changed)} of the digits",
+            LINK["summary"],
+            "[patching](problem1/results/carry/patching_heads.png)",
+        ],
+        [
+            "Which positional encodings extrapolate?",
+            f"of the three asked for, {right_far_away(asked)}",
+            LINK["sorting"],
+            "[curves](problem2/results/extrapolation/extrapolation_curves.png)",
+        ],
+        [
+            "Why might sinusoidal, why does it not?",
+            f"scores can depend on distance alone, but {span['directions']} of {span['d_model']} directions hold "
+            f"{percent(span['energy'])} of the trained codes",
+            LINK["span"],
+            "[span](problem2/results/extrapolation/sinusoidal_span.png)",
+        ],
+    ]
+    lengths = [[name, *(cell(scheme["sets"][test]) for test in SETS.values())] for name, scheme in asked.items()]
+    by_length = markdown([["sorted or not, by length; trained on 8–16", *SETS], *lengths])
+    return f"{markdown([HEAD, *rows])}\n\n{by_length}"
+
+
+def beyond(found: dict[str, dict]) -> str:
+    """What the homework does not ask for."""
+    fitting, proof = found["program"]["interchange"]["three_any"], found["proof"]
+    runs = found["robustness"]["runs"]
     seeds = [run["errors"] for name, run in runs.items() if name.startswith("seed")]
     longer = [run for name, run in runs.items() if "hard" in run and not name.endswith("plain")]
-    attention, worst = found["statistics"]["heads"].values(), found["ablation"]["ranking"][0]
-    column = sum(entry.get("same column", {"mean": 0})["mean"] >= SHARP for entry in attention)
-    below = [entry["main_target"] for entry in attention].count("lower column")
-    needed = sum(max(entry[kind]["drop"] for kind in ("zero", "mean")) >= POINT for entry in lost.values())
-    brought = [group["minimal_sets"]["decoder cross"] for group in found["summary"]["groups"] if group["pairs"]]
-    fitting = found["program"]["interchange"]["three_any"]
     precisions = "proven in float64 and float32" if proof["proven_in_float32"] else "not proven in float32"
-    schemes, verdicts = found["sorting"]["schemes"], [row["verdict"] for row in found["contradictions"]["table"]]
-    scores = {name: {n: scheme["sets"][SETS[n]] for n in SETS} for name, scheme in schemes.items()}
-    least = {name: min(score["accuracy"] for score in scores[name].values()) for name in scores}
-    best = sorted((name for name in scores if least[name] >= EXTRAPOLATES), key=least.get, reverse=True)
-    constant = [name for name in scores if scores[name]["256"]["collapsed"]]
-    swapped = {name: scheme["sets"][ONE_SWAP] for name, scheme in schemes.items()}
+    others = {name: scheme for name, scheme in found["sorting"]["schemes"].items() if name not in COURSE}
+    swapped = {name: scheme["sets"][ONE_SWAP] for name, scheme in found["sorting"]["schemes"].items()}
     sees_most = max(swapped, key=lambda name: swapped[name]["balanced_accuracy"])
-    step, evaluation = [candidates["torch.nn"]["ratio"] for candidates in found["speed"]["steps"].values()][:2]
+    verdicts = [row["verdict"] for row in found["contradictions"]["table"]]
+    step, evaluation = [timed["torch.nn"]["ratio"] for timed in found["speed"]["steps"].values()][:2]
     ours, usual = found["speed"]["training"]
-    table = f"""\
-| question | answer | numbers | figure |
-|---|---|---|---|
-| Does the model add? | **{exact["errors"]:,} errors in all {exact["pairs"]:,} sums**; with {len(seeds)} other seeds: \
-{", ".join(f"{errors:,}" for errors in seeds) if any(seeds) else "none"} \
-| {link["verification"]}, {link["robustness"]} | [curves](problem1/results/training_curves.png) |
-| What do the heads attend to? | {column} of {len(lost)} almost only to one column of digits, {below} mostly to the \
-column below | {link["statistics"]} | [all heads](problem1/results/attention_patterns/overview.png), \
-[four in detail](problem1/results/attention_patterns/in_detail.png) |
-| Which heads are critical? | {needed} of {len(lost)} cost a point or more alone; {short_name(worst)} costs most, \
-{percent(lost[worst]["zero"]["drop"])} of the test sums | {link["ablation"]} \
-| [importance](problem1/results/head_analysis/head_importance.png) |
-| How many can be pruned? | {prunable["alone"]} of {len(lost)} one at a time, **{prunable["together"]} together** \
-| {link["pruning"]} | [pruning](problem1/results/head_analysis/pruning_curve.png) |
-| How do heads handle the carry? | at most {max(len(chosen["heads"]) for chosen in brought)} cross-attention heads \
-bring it to a digit: taken from another sum, they change at least \
-{percent(min(chosen["sufficiency"]["share"] for chosen in brought))} of the digits \
-| {link["summary"]} | [patching](problem1/results/carry/patching_heads.png) |
-| Which algorithm is that? | a program of {len(found["program"]["program"])} lines; given columns of unrelated sums, \
-the model writes what the program says in {percent(fitting["share"])} of {fitting["n"]:,} cases \
-| {link["program"]} | [circuit](beyond/program/results/program.png) |
-| Five and ten digits? | {len(longer)} models trained on hard sums, too: \
-{sum(run["errors"] + run["hard"]["errors"] for run in longer):,} errors, in \
-{min((run["pairs"] for run in longer), default=0):,} random and \
-{min((run["hard"]["pairs"] for run in longer), default=0):,} hard pairs each \
-| {link["robustness"]} | [report](report/report.pdf) |
-| Numbers of any length? | as text, {precisions}: all {proof["local_contexts"]:,} local contexts are right \
-| {link["proof"]} | [margins](beyond/any_length/results/proof.png) |
-| Which positional encodings extrapolate? | at least 99% right to length 256: {", ".join(best) or "none"}; one answer \
-to nearly everything at 256: {", ".join(constant) or "none"} | {link["sorting"]} \
-| [curves](problem2/results/extrapolation/extrapolation_curves.png) |
-| Why might sinusoidal, why does it not? | scores can depend on distance alone, but {span["directions"]} of \
-{span["d_model"]} directions hold {percent(span["energy"])} of the trained codes | {link["span"]} \
-| [span](problem2/results/extrapolation/sinusoidal_span.png) |
-| Is a perfect score enough? | no: of rows of length 16 with one swap of neighbours the best scheme \
-({sees_most}) calls {percent(swapped[sees_most]["unsorted"]["accuracy"])} not sorted, {USUAL} \
-{percent(swapped[USUAL]["unsorted"]["accuracy"])} | {link["sorting"]} \
-| [all schemes](problem2/results/extrapolation/extrapolation_schemes.png) |
-| Why do published solutions disagree? | for {verdicts.count("sufficient cause")} of {len(verdicts)} published claims \
-we found a cause that suffices | {link["contradictions"]} | [report](report/report.pdf) |
-| How fast is it? | for addition torch.nn takes {step:.2f} times as long for a training step and {evaluation:.2f} for \
-an evaluation; ours is exact on all sums after {ours["to_exact"]:.0f} s, the usual recipe at its best after \
-{usual["seconds"]:.0f} s, with {usual["errors"]:,} wrong | {link["speed"]} | [benchmarks](benchmarks/README.md) |
-"""
-    rows = [f"| {name} | {' | '.join(map(cell, scores[name].values()))} |" for name in COURSE]
-    head = f"| sorted or not, by length; trained on 8–16 | {' | '.join(SETS)} |"
-    return "\n".join([table, head, "|---" * (len(SETS) + 1) + "|", *rows])
+    rows = [
+        [
+            "Which algorithm does it run?",
+            f"a program of {len(found['program']['program'])} lines; given columns of unrelated sums, the model writes "
+            f"what the program says in {percent(fitting['share'])} of {fitting['n']:,} cases",
+            LINK["program"],
+            "[circuit](beyond/program/results/program.png)",
+        ],
+        [
+            "With other seeds?",
+            f"{len(seeds)} more: {', '.join(f'{errors:,}' for errors in seeds) if any(seeds) else 'no'} errors in all "
+            "sums of each",
+            LINK["robustness"],
+            "[report](report/report.pdf)",
+        ],
+        [
+            "Five and ten digits?",
+            f"{len(longer)} models trained on hard sums, too: "
+            f"{sum(run['errors'] + run['hard']['errors'] for run in longer):,} errors, in "
+            f"{min((run['pairs'] for run in longer), default=0):,} random and "
+            f"{min((run['hard']['pairs'] for run in longer), default=0):,} hard pairs each",
+            LINK["robustness"],
+            "[report](report/report.pdf)",
+        ],
+        [
+            "Numbers of any length?",
+            f"as text, {precisions}: all {proof['local_contexts']:,} local contexts are right",
+            LINK["proof"],
+            "[margins](beyond/any_length/results/proof.png)",
+        ],
+        [
+            "Which other encodings extrapolate?",
+            right_far_away(others),
+            LINK["sorting"],
+            "[all schemes](problem2/results/extrapolation/extrapolation_schemes.png)",
+        ],
+        [
+            "Is a perfect score enough?",
+            f"no: of rows of length 16 with one swap of neighbours the best scheme ({sees_most}) calls "
+            f"{percent(swapped[sees_most]['unsorted']['accuracy'])} not sorted, {USUAL} "
+            f"{percent(swapped[USUAL]['unsorted']['accuracy'])}",
+            LINK["sorting"],
+            "[all schemes](problem2/results/extrapolation/extrapolation_schemes.png)",
+        ],
+        [
+            "Why do published solutions disagree?",
+            f"for {verdicts.count('sufficient cause')} of {len(verdicts)} published claims we found a cause that "
+            "suffices",
+            LINK["contradictions"],
+            "[report](report/report.pdf)",
+        ],
+        [
+            "How fast is it?",
+            f"for addition torch.nn takes {step:.2f} times as long for a training step and {evaluation:.2f} for an "
+            f"evaluation; ours is exact on all sums after {ours['to_exact']:.0f} s, the usual recipe at its best after "
+            f"{usual['seconds']:.0f} s, with {usual['errors']:,} wrong",
+            LINK["speed"],
+            "[benchmarks](benchmarks/README.md)",
+        ],
+    ]
+    return markdown([HEAD, *rows])
+
+
+def right_far_away(schemes: dict[str, dict]) -> str:
+    """Which schemes extrapolate to every one of the lengths, the best first, and which say one thing at the last."""
+    far_sets = list(SETS.values())
+    least = {name: min(scheme["sets"][test]["accuracy"] for test in far_sets) for name, scheme in schemes.items()}
+    best = sorted((name for name in least if least[name] >= EXTRAPOLATES), key=least.get, reverse=True)
+    constant = [name for name, scheme in schemes.items() if scheme["sets"][far_sets[-1]]["collapsed"]]
+    return (
+        f"at least 99% right to length 256: {', '.join(best) or 'no scheme'}; one answer to nearly everything at 256: "
+        f"{', '.join(constant) or 'no scheme'}"
+    )
 
 
 def cell(score: dict) -> str:
@@ -119,9 +205,12 @@ def cell(score: dict) -> str:
 
 def main() -> None:
     try:
-        write_block(README, BLOCK, answers())
+        found = {name: read_json(ROOT / file, "`make help` says what makes it.") for name, file in FILES.items()}
+        tables = {HOMEWORK: homework(found), BEYOND: beyond(found)}
     except (KeyError, TypeError, ValueError):
         raise UserError("results are incomplete, or of models that cannot add: see `make help`.") from None
+    for block, table in tables.items():
+        write_block(README, block, table)
 
 
 if __name__ == "__main__":

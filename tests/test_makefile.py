@@ -1,6 +1,7 @@
 """make knows every position scheme, leaves results alone when only code has changed, and sets up what fits."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,30 @@ def test_a_missing_training_makes_its_analysis_again_and_no_other(made):
     commands = would_run(made, "schemes")
     assert "--encoding rope --resume" in commands and "--encoding alibi" not in commands
     assert "problem2/analyze.py" in commands
+
+
+def test_help_lists_every_target_and_begins_with_those_for_everybody():
+    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = re.findall(r"^  make (\S*) +\S", said, re.MULTILINE)
+    assert listed[:4] == [".venv/ready", "", "beyond", "studies"]
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
+    assert sorted(listed) == sorted({*phony, ".venv/ready", ""} - {"all"})
+
+
+def test_at_its_end_make_says_what_is_there_and_which_committed_files_differ(made):
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], cwd=made, check=True)
+
+    (made / "report/report.pdf").touch()
+    git("init", "--quiet")
+    git("add", "README.md")
+    git("commit", "--quiet", "--message=one file")
+    for text, words in (("", "No committed file has changed"), ("more", "files that differ now:\n M README.md")):
+        (made / "README.md").write_text((made / "README.md").read_text() + text)
+        said = subprocess.run(["make"], cwd=made, capture_output=True, text=True, check=True).stdout
+        assert "problem2/results (sorted or not)" in said and "Look first at report/report.pdf" in said
+        assert words in said, said
 
 
 # --- setting up --------------------------------------------------------------------------------------------------
