@@ -149,7 +149,7 @@ faults: | $(VENV)/ready  ## kills, full disks and malformed files against every 
 grade: | $(VENV)/ready  ## these results against what is expected; others: python -m grading FOLDER
 	$(PY) -m grading
 
-autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results, runs nothing of them
+autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results; with CODE=1 checks the code, too
 	$(PY) -m grading.autograder
 
 starter:  ## starter.zip: what students begin with, as it stands here

@@ -29,7 +29,7 @@ def add_code(report: Report, folder: Path, problems: list[dict]) -> Report:
     if report.error:
         return report
     check = load()
-    parts = {one["problem"]: one.get("code", {}) for one in problems}
+    parts = {one["problem"]: one["code"] for one in problems}
     for problem, points in parts.items():
         for part in {*points} - {*check.PARTS}:
             raise UserError(
@@ -44,7 +44,7 @@ def add_code(report: Report, folder: Path, problems: list[dict]) -> Report:
         names = [name for name, one in check.CHECKS.items() if one.part in chosen]
         results = check.run(folder, names) if here & {*asked} else []
     except (OSError, ValueError) as reason:
-        report.remarks.append(f"The code was not checked, because it could not be copied or started: {shown(reason)}.")
+        report.remarks.append(f"The code was not checked, because it could not be copied or started: {shown(reason)}")
         return report
     if not results:
         report.remarks.append("Neither attention.py nor positional_encoding.py is in the folder: no code was checked.")

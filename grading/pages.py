@@ -134,10 +134,7 @@ def _issue(issue: Issue) -> str:
 def _part(part: Part) -> str:
     """A part of the code: what is not ok, and a list of what is."""
     points = f"{part.score:g} of {part.maximum:g}" if part.maximum else ""
-    notes = "".join(
-        f'<div class="issue"><p><b>{escape(title)}:</b> {escape(text)}</p></div>'
-        for title, text in part.notes().items()
-    )
+    notes = "".join(f'<div class="issue"><p>{escape(note)}</p></div>' for note in part.notes())
     sound = "".join(f"<li>{escape(check.title)}</li>" for check in part.checks if check.verdict == "ok")
     sound = f"<details><summary>What is ok</summary><ul>{sound}</ul></details>" if sound else ""
     return (

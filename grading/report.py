@@ -73,19 +73,18 @@ class Part:
     def counted(self) -> str:
         return f"{self.ok} of {len(self.checks)} checks ok"
 
-    def notes(self) -> dict[str, str]:
+    def notes(self) -> list[str]:
         """What to say of each check that is not ok; those that are to do or not tried for one reason stand together."""
-        notes, together = {}, {}
+        notes = []
+        together: dict[str, list[str]] = {}
         for check in self.checks:
             if check.verdict == "WRONG":
-                notes[f"{check.name} is WRONG"] = f"{check.message} (Checked: {check.title}.)"
+                notes.append(f"{check.name} is WRONG: {check.message} (Checked: {check.title}.)")
             elif check.verdict != "ok":
-                together.setdefault((check.verdict, check.message), []).append(check.name)
-            for number, remark in enumerate(check.remarks, 1):
-                notes[f"{check.name}, remark {number}"] = remark
-        for (verdict, reason), names in together.items():
-            said = f"{verdict} ({reason})" if reason else verdict
-            notes[said] = ", ".join(names)
+                reason = f"{check.verdict} ({check.message})" if check.message else check.verdict
+                together.setdefault(reason, []).append(check.name)
+            notes += [f"Remark on {check.name}: {remark}" for remark in check.remarks]
+        notes += [f"{reason}: {', '.join(names)}" for reason, names in together.items()]
         return notes
 
 
@@ -153,11 +152,17 @@ class Report:
             tests.append(test | {"tags": [item.id.split("/")[0], *(i.name for i in self.issues if i.item == item.id)]})
         for part in self.code or []:
             problem, name = part.id.split("/")
-            said = [part.counted(), *(f"{title}: {text}" for title, text in part.notes().items())]
             test = {"name": f"{problem}/code: {name}", "score": part.score, "max_score": part.maximum}
             test |= {"status": "passed" if part.passed else "failed", "visibility": "visible"}
             wrong = [check.name for check in part.checks if check.verdict == "WRONG"]
-            tests.append(test | {"output": "\n\n".join(said), "output_format": "text", "tags": [problem, *wrong]})
+            tests.append(
+                test
+                | {
+                    "output": "\n\n".join([part.counted(), *part.notes()]),
+                    "output_format": "text",
+                    "tags": [problem, *wrong],
+                }
+            )
         whole = [_note(issue) for issue in self.issues if "/" not in issue.item]
         rows = [{"name": LEADERBOARD[i.id], "value": round(i.value, 4)} for i in self.items if i.value is not None]
         output = "\n\n".join([self.verdict(), *whole, *self.remarks])
@@ -205,8 +210,8 @@ class Report:
         for part in self.code or []:
             start = f"  {'ok   ' if part.passed else 'SHORT'} {part.score:4.1f} / {part.maximum:<2g}  "
             lines.append(f"{start}{part.id:<22}{part.counted()}")
-            for title, text in part.notes().items():
-                lines += _wrapped(" " * len(start), f"{title}: {text}", width)
+            for note in part.notes():
+                lines += _wrapped(" " * len(start), note, width)
         lines += ["", "Known issues"] if self.issues else []
         for issue in self.issues:
             lines += ["", f"  {issue.name} ({issue.file})"]

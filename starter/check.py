@@ -1595,14 +1595,14 @@ def _(seen):
 
 @check("training.tokens", "start token and padding are no digits", "model.logits")
 def _(code):
-    ignored = []
+    ignored, train = [], code.train
     tree = ast.parse((code.folder / "train.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         for keyword in node.keywords if isinstance(node, ast.Call) else []:
             if keyword.arg == "ignore_index":
                 value = keyword.value
                 value = (
-                    vars(code.train.module).get(value.id)
+                    vars(train.module).get(value.id)
                     if isinstance(value, ast.Name)
                     else getattr(value, "value", None)
                 )
