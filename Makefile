@@ -163,7 +163,7 @@ published: | $(VENV)/ready  ## suspected causes of published results, each tried
 grade: | $(VENV)/ready  ## these results against what is expected; others: python -m grading FOLDER
 	$(PY) -m grading
 
-autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results, runs nothing of them
+autograder: | $(VENV)/ready  ## autograder.zip for Gradescope: grades uploaded results; with CODE=1 checks the code, too
 	$(PY) -m grading.autograder
 
 starter:  ## starter.zip: what students begin with, as it stands here

@@ -1,6 +1,7 @@
 """Grade a folder of results: is everything there, are the numbers as expected, and which known issues do they show?
 
-    python -m grading FOLDER                     # anybody's results; nothing in the folder is ever run
+    python -m grading FOLDER                     # anybody's results; nothing in the folder is run
+    python -m grading FOLDER --code              # its code, too: this runs it, by the checks of starter/check.py
     python -m grading --all FOLDER --csv FILE    # a class: one submission in each folder of FOLDER
 
 What is expected, with points and reasons, stands in each problem's expected.json. FOLDER holds problem1/results and
@@ -54,6 +55,7 @@ def parsed(argv: list[str] | None, names: list[str]) -> argparse.Namespace:
     parser = Parser(prog="python -m grading", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="default: this repository")
     parser.add_argument("--all", action="store_true", help="FOLDER holds one folder for each submission of a class")
+    parser.add_argument("--code", action="store_true", help="run the checks of starter/check.py on the code, too")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - writes it in place of the table")
     parser.add_argument("--html", metavar="FILE", help="write a page of feedback, or with --all of the class")
     parser.add_argument("--csv", metavar="FILE", help="with --all: write a line for each submission, as it is graded")
@@ -76,6 +78,10 @@ def grade_one(settings: argparse.Namespace, folder: Path, problems: list[dict], 
     pictures = settings.html is not None
     try:
         report = grade_apart(folder, problems, required, pictures)
+        if settings.code:
+            from grading.code import add_code
+
+            add_code(report, folder, problems)
     except UserError as reason:
         write(settings.gradescope, write_json, {"score": 0, "output": str(reason), "visibility": "visible"})
         raise
@@ -101,9 +107,9 @@ def grade_all(settings: argparse.Namespace, folder: Path, problems: list[dict], 
                 raise unwritable(settings.csv) from None
         if settings.json != "-":
             files.append(sys.stdout)
-        table = Table(problems, *files)
+        table = Table(problems, settings.code, *files)
         for name, path in folders.items():
-            reports[name] = grade_one_of_a_class(path, problems, required)
+            reports[name] = grade_one_of_a_class(path, problems, required, settings.code)
             table.add(name, reports[name])
     if settings.html:
         write(settings.html, write_text, overview(reports))

@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 from grading.child import grade_apart
+from grading.code import add_code
 from grading.report import LEADERBOARD, Report
 from lab.files import UserError, shown
 
@@ -17,7 +18,7 @@ def submissions(folder: Path) -> dict[str, Path]:
     return {shown(path.name.replace("\\", "\\\\"), 2000): path for path in paths}
 
 
-def grade_one_of_a_class(path: Path, problems: list[dict], required: bool) -> Report:
+def grade_one_of_a_class(path: Path, problems: list[dict], required: bool, code: bool) -> Report:
     """Its report, or one of why there is no grade: what is wrong with one submission does not stop the others."""
     if path.is_symlink():
         return Report(shown(path), error="is a link, which is not followed")
@@ -25,7 +26,9 @@ def grade_one_of_a_class(path: Path, problems: list[dict], required: bool) -> Re
         report = grade_apart(path, problems, required)
     except UserError as reason:
         return Report(shown(path), error=f"could not be read, because {reason}".rstrip("."))
-    if not report.items and not report.error:
+    if code:
+        add_code(report, path, problems)
+    if not report.items and not report.code and not report.error:
         report.error = report.verdict()
     return report
 
@@ -33,10 +36,10 @@ def grade_one_of_a_class(path: Path, problems: list[dict], required: bool) -> Re
 class Table:
     """grades.csv: a line for each submission, written as soon as it is known."""
 
-    def __init__(self, problems: list[dict], *files):
+    def __init__(self, problems: list[dict], code: bool, *files):
         self.problems, self.files = [one["problem"] for one in problems], files
         self.columns = ["submission", "score", "maximum", *self.problems, *LEADERBOARD.values()]
-        self.columns += ["known_issues", "not_graded", "error"]
+        self.columns += ["known_issues", *(["code_ok", "code_wrong"] if code else []), "not_graded", "error"]
         self._write({column: column for column in self.columns})
 
     def add(self, name: str, report: Report) -> None:
@@ -44,9 +47,12 @@ class Table:
         if not report.error:
             row |= {"score": report.score, "maximum": report.maximum}
             for problem in self.problems:
-                items = report.of(problem)
-                row[problem] = round(sum(item.score for item in items), 2) if items else None
+                scored = [*report.of(problem), *report.code_of(problem)]
+                row[problem] = round(sum(one.score for one in scored), 2) if scored else None
             row |= {LEADERBOARD[item.id]: item.value for item in report.items if item.id in LEADERBOARD}
+            if report.code is not None:
+                row["code_ok"] = sum(part.ok for part in report.code)
+                row["code_wrong"] = " ".join(check.name for check in report.checks if check.verdict == "WRONG")
             row["known_issues"] = " ".join(dict.fromkeys(issue.name for issue in report.issues))
         self._write({column: _plain_cell(cell) for column, cell in row.items()})
 

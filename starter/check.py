@@ -8,6 +8,7 @@
     python check.py --list              what is checked, and what is not
 
 Exit code 0: all ok; 1: something is wrong or to do; 2: wrong use.
+Started by root with CHECK_USER=NAME in the environment, it runs your code as that user.
 
 How it works. A check is a pair of functions. The *probe* runs your code in a process of its own, on a copy of your
 files, and hands back plain tensors. The *judge* compares them, in this process, with what PyTorch's own functions
@@ -1594,14 +1595,14 @@ def _(seen):
 
 @check("training.tokens", "start token and padding are no digits", "model.logits")
 def _(code):
-    ignored = []
+    ignored, train = [], code.train
     tree = ast.parse((code.folder / "train.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         for keyword in node.keywords if isinstance(node, ast.Call) else []:
             if keyword.arg == "ignore_index":
                 value = keyword.value
                 value = (
-                    vars(code.train.module).get(value.id)
+                    vars(train.module).get(value.id)
                     if isinstance(value, ast.Name)
                     else getattr(value, "value", None)
                 )
@@ -2127,10 +2128,32 @@ def copy_code(folder: Path, target: Path) -> None:
         place = target / Path(here).relative_to(folder)
         for name in files:
             path = Path(here) / name
-            if name.endswith(".py") and not path.is_symlink() and path.stat().st_size < 2**20 and count < 2_000:
+            ordinary = name.endswith(".py") and not path.is_symlink() and path.is_file()
+            if ordinary and path.stat().st_size < 2**20 and count < 2_000:
                 place.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place / name)
                 count += 1
+
+
+def other_user() -> dict:
+    """The user, as Popen takes it, that runs the student's code: the one named in CHECK_USER, if there is any."""
+    name = os.environ.get("CHECK_USER")
+    if not name:
+        return {}
+    import pwd  # not on Windows
+
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        raise ValueError(f"CHECK_USER is {name!r}, and there is no such user.") from None
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+
+def hand_over(folder: Path, user: dict) -> None:
+    """Let that user reach the folder and change what is in it."""
+    folder.parent.chmod(0o711)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, user["user"], user["group"])
 
 
 def unpack(data: bytes):
@@ -2182,13 +2205,14 @@ class Child:
             "TMPDIR": str(root.parent),
         }
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), "--probe", str(root), str(folder), *names],
+            [sys.executable, str(root.parent.parent / "check.py"), "--probe", str(root), str(folder), *names],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=root.parent,
             env=environment,
             start_new_session=True,
+            **other_user(),
         )
         self.messages: queue.Queue = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -2235,12 +2259,18 @@ def run(folder: Path, names: list[str], report=lambda result: None) -> list[Resu
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary, contextlib.ExitStack() as at_the_end:
         work = {}
+        user = other_user()
+        script = Path(temporary) / "check.py"  # another user need not be able to read this one
+        shutil.copyfile(__file__, script)
+        script.chmod(0o644)
         for problem, place in places.items():
             wanted = [name for name in names if CHECKS[name].problem == problem]
             if wanted:
                 root = Path(temporary).resolve() / f"problem {problem}" / "code"
                 copy_code(folder, root)
                 here = root / place.relative_to(folder)
+                if user:
+                    hand_over(root.parent, user)
                 child = Child(root, here, wanted)  # both problems' processes run from now on
                 at_the_end.callback(child.end)
                 work[problem] = (root, here, wanted, child)
@@ -2407,6 +2437,7 @@ def main(arguments: list[str]) -> int:
         return 0
     try:
         folder, names = chosen(given.what)
+        other_user()
     except ValueError as error:
         parser.error(str(error))
     if sys.platform in ("win32", "darwin"):

@@ -2,6 +2,7 @@
 
 python -m grading.autograder                      # both problems: an assignment with 100 points
 PROBLEM=problem1 python -m grading.autograder     # one of them: 50 points
+CODE=1 python -m grading.autograder               # run the checks of starter/check.py on uploaded code, too
 """
 
 import argparse
@@ -29,14 +30,20 @@ def main() -> None:
     if problem not in ("", *expected):
         raise UserError(f"PROBLEM is {problem!r}: set it to {' or '.join(expected)}, or to nothing for both.")
     chosen = [expected[problem]] if problem else expected.values()
+    code = os.environ.get("CODE", "")
+    if code not in ("", "1"):
+        raise UserError(f"CODE is {code!r}: set it to 1 to check uploaded code, too, or to nothing.")
     points = sum(item["points"] for one in chosen for item in one["items"])
-    files = [*ROOT.glob("grading/*.*"), *ROOT.glob("lab/*.py"), *paths]
+    if code:
+        points += sum(sum(one["code"].values()) for one in chosen)
+    files = [*ROOT.glob("grading/*.*"), *ROOT.glob("lab/*.py"), ROOT / "starter/check.py", *paths]
     try:
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in ("setup.sh", "run_autograder", "requirements.txt"):
                 archive.write(HERE / name, name)
             # What Gradescope's own environment says goes first.
-            archive.writestr("environment.sh", f'export PROBLEM="${{PROBLEM-{problem}}}"\n')
+            variables = f'export PROBLEM="${{PROBLEM-{problem}}}"\nexport CODE="${{CODE-{code}}}"\n'
+            archive.writestr("environment.sh", variables)
             for path in sorted(files):
                 archive.write(path, path.relative_to(ROOT))
     except OSError:

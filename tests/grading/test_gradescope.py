@@ -100,7 +100,7 @@ def test_an_autograder_that_is_stopped_leaves_no_points_and_a_reason(autograder,
 def test_the_autograder_installs_pinned_packages_and_no_cuda():
     lines = (ROOT / "grading/autograder/requirements.txt").read_text().splitlines()
     packages = [line for line in lines if "==" in line]
-    assert {line.split("==")[0] for line in packages} == {"torch", "numpy", "pillow"}
+    assert {line.split("==")[0] for line in packages} == {"torch", "numpy", "pillow", "tqdm"}
     pinned = (ROOT / "requirements.txt").read_text()
     assert all(re.split("[;+]", line)[0] in pinned for line in packages if not line.startswith("pillow"))
     assert "+cpu" in next(line for line in packages if line.startswith("torch"))
@@ -111,6 +111,7 @@ def test_help_of_the_autograder_is_only_help(script, refused, tmp_path):
     refused(
         "-m", "grading.autograder", "x.zip", words=["problem9", "problem1 or problem2"], env={"PROBLEM": "problem9"}
     )
+    refused("-m", "grading.autograder", "x.zip", words=["CODE is 'yes'", "set it to 1"], env={"CODE": "yes"})
     refused("-m", "grading.autograder", tmp_path, words=["cannot be written"])
     assert list(tmp_path.iterdir()) == []
 
