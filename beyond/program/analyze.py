@@ -30,6 +30,7 @@ from beyond.program.program import Program, Source, lines, read_rules
 from beyond.program.scrub import BAR, Batch
 from beyond.program.search import search_edges, search_encoder, search_self
 from beyond.program.variables import NOTHING
+from lab import device
 from lab.fast import Fast
 from lab.files import UserError, only_one
 from lab.settings import parse, run, setting
@@ -269,6 +270,7 @@ class Settings:
 
 
 def main(settings: Settings) -> None:
+    device.start("cpu")
     context = load_context(settings.model_path, settings.data_dir, settings.output_dir)
     if context.num_digits > EXHAUSTIVE_DIGITS:
         raise UserError(f"{settings.model_path}: the program is read off only for up to {EXHAUSTIVE_DIGITS} digits.")

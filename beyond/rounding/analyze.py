@@ -24,6 +24,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from beyond.rounding.bounds import ASSUMPTIONS, UNITS, Ball, Folded, NotBounded, Rounding
+from lab import device
 from lab.fast import Fast
 from lab.files import only_one
 from lab.settings import parse, run, setting
@@ -137,6 +138,7 @@ class Settings:
 
 
 def main(settings: Settings) -> None:
+    device.start("cpu")
     context = load_context(settings.model_path, settings.data_dir, settings.output_dir)
     with only_one(settings.output_dir, "an analysis"):
         results = context.write("rounding.json", verify(context.model, context.num_digits))
