@@ -45,7 +45,7 @@ def feedback(report: Report, reference: Report) -> str:
                 f"{_advice(item)}{''.join(issues)}</section>"
             )
     if report.code:
-        parts.append(f"<h2>{escape(report.counted())}</h2>")
+        parts.append(f'<h2 id="code">{escape(report.counted())}</h2>')
         parts += [_part(part) for part in report.code]
     if report.remarks:
         remarks = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks)
@@ -66,9 +66,10 @@ def overview(reports: dict[str, Report]) -> str:
     if any(report.code is not None for report in reports.values()):
         parts += ["<h2>Checks of the code that fail, commonest first</h2>", _failing(reports)]
     points, possible = Counter(), Counter()
-    for item in (item for report in reports.values() for item in report.items):
-        points[item.id] += item.score
-        possible[item.id] += item.maximum
+    for report in reports.values():
+        for item in [*report.items, *(report.code or [])]:
+            points[item.id] += item.score
+            possible[item.id] += item.maximum
     shares = sorted((points[item] / possible[item], item) for item in possible if points[item] < possible[item])
     rows = [[escape(item), f"{share:.0%}", _bar(share, 1)] for share, item in shares]
     parts += ["<h2>Items that lose points, lowest first</h2>", _table(["item", "of its points", ""], rows)]
@@ -76,9 +77,9 @@ def overview(reports: dict[str, Report]) -> str:
     for name, report in reports.items():
         points = "not graded" if report.error else f"{report.score:g} of {report.maximum:g}"
         notes = [*map(_title, having[name]), *(f"{problem} not graded" for problem in report.not_graded)]
-        notes += [escape(report.counted())] if report.code else []
-        rows.append([escape(name), points, escape(report.error) or ", ".join(notes) or "none"])
-    parts += ["<h2>Submissions</h2>", _table(["submission", "points", "known issues"], rows)]
+        code = escape(report.counted()) if report.code else ""
+        rows.append([escape(name), points, escape(report.error) or ", ".join(notes) or "none", code])
+    parts += ["<h2>Submissions</h2>", _table(["submission", "points", "known issues", ""], rows)]
     return PAGE.substitute(title="Class overview", body="\n".join(parts))
 
 
@@ -109,7 +110,7 @@ def _lead(report: Report) -> str:
     wrong = [escape(check.name) for check in report.checks if check.verdict == "WRONG"]
     if wrong:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        return f"The code has mistakes ({wrong[0]}{more}). Begin there: results of such code need a new training."
+        return f'<a href="#code">The code has mistakes</a> ({wrong[0]}{more}). Begin there, before you train again.'
     unlearned = [_title(item.id) for item in report.items if not item.learned]
     if unlearned:
         return f"A model has not learned its task yet ({', '.join(unlearned)}). Begin there: the rest depends on it."

@@ -92,7 +92,7 @@ def test_code_and_numbers_are_seen_together(folder, accuracy):
     assert "cannot exceed 58.8% of the test sums" in item.advice
     assert ("99.85% is not the share of whole answers" in item.advice) == (accuracy > 0.588)
     page = feedback(report, report)
-    assert "The code has mistakes (training.loss" in page and page.count("cannot exceed 58.8%") == 1
+    assert "The code has mistakes</a> (training.loss)" in page and page.count("cannot exceed 58.8%") == 1
 
 
 def test_points_for_a_part(folder):
