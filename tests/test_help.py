@@ -7,7 +7,7 @@ from tests.conftest import ROOT
 
 SCRIPTS = [
     path
-    for folder in ("problem1", "problem2", "report", "benchmarks")
+    for folder in ("problem1", "problem2", "beyond", "report", "explorer", "benchmarks")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if 'if __name__ == "__main__"' in path.read_text()
 ]
