@@ -51,6 +51,7 @@ JOBS = {
     TRAIN2: 9,
     ANALYZE2 + " --results-dir {model2} --data-dir {rows2}": 4,
     STUDY + " --data-dir {rows2}": 3,
+    "beyond/rounding/analyze.py --model-path {model1}/best_model.pth --data-dir {rows1} --output-dir {out}": 3,
     "{tree}/report/build.py --output {out}/report.pdf": 3,
     "-m grading {model1} --json {out}/grade.json": 3,
 }
