@@ -86,7 +86,8 @@ def in_a_shell(folder, *arguments) -> subprocess.CompletedProcess:
 
 
 def test_make_starter_builds_a_zip_that_says_to_do(tmp_path):
-    result = subprocess.run(["make", "--no-print-directory", "-n", "starter"], cwd=ROOT, capture_output=True, text=True, check=True)
+    shown = ["make", "--no-print-directory", "-n", "starter"]
+    result = subprocess.run(shown, cwd=ROOT, capture_output=True, text=True, check=True)
     command = result.stdout.splitlines()[0].replace("starter.zip", str(tmp_path / "starter.zip"))
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     folder = tmp_path / "empty"
