@@ -28,6 +28,11 @@ from lab.previous import make_room
 
 COLUMNS = ("train_loss", "train_acc", "val_loss", "val_acc")  # of the log, one number per epoch
 Batch = tuple[Tensor, ...]  # tensors with one entry per row; a NamedTuple of them stays one
+EachEpoch = Callable[[int, nn.Module], None]
+
+
+def do_nothing(epoch: int, model: nn.Module) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -146,11 +151,19 @@ def train_epoch(model, average, optimizer, rows: Batch, task: Task, recipe: Reci
 
 
 def train(
-    model: nn.Module, task: Task, recipe: Recipe, settings: dict, output_dir: Path, *, resume: bool = False
+    model: nn.Module,
+    task: Task,
+    recipe: Recipe,
+    settings: dict,
+    output_dir: Path,
+    *,
+    resume: bool = False,
+    each_epoch: EachEpoch = do_nothing,
 ) -> dict:
     """Train, keep the best and the last checkpoint, write the log and the curves; returns the log.
 
     settings: what decides the run, as plain values; the seed of its randomness is among them.
+    each_epoch: called with the number of each finished epoch, from 1, and the model that was validated.
 
     best_model.pth       weights (their EMA, with recipe.ema_decay) of the epoch with the highest validation
                          accuracy, the latest of these
@@ -163,7 +176,7 @@ def train(
     log = {name: [] for name in COLUMNS} | {"best_epoch": 0, "seconds": 0.0}
     with only_one(output_dir, "a training"):
         try:
-            return _train(model, task, recipe, settings, output_dir, resume, log)
+            return _train(model, task, recipe, settings, output_dir, resume, log, each_epoch)
         except KeyboardInterrupt:
             if not log["val_acc"]:
                 raise KeyboardInterrupt("stopped by you in the first epoch: nothing was written.") from None
@@ -173,17 +186,25 @@ def train(
             ) from None
 
 
-def train_or_reuse(model: nn.Module, task: Task, recipe: Recipe, settings: dict, output_dir: Path) -> dict:
+def train_or_reuse(
+    model: nn.Module,
+    task: Task,
+    recipe: Recipe,
+    settings: dict,
+    output_dir: Path,
+    each_epoch: EachEpoch = do_nothing,
+) -> dict:
     """The log of the run with exactly these settings and rows in `output_dir`: one that has ended is kept, one that
     was stopped goes on, and otherwise it is trained."""
     wanted = settings | {"data": data_digest(task)}
     log = finished(output_dir, wanted)
     if log is not None:
         return log
-    return train(model, task, recipe, settings, output_dir, resume=stopped(output_dir, wanted))
+    resume = stopped(output_dir, wanted)
+    return train(model, task, recipe, settings, output_dir, resume=resume, each_epoch=each_epoch)
 
 
-def _train(model, task, recipe, settings, output_dir, resume, log) -> dict:
+def _train(model, task, recipe, settings, output_dir, resume, log, each_epoch) -> dict:
     rows = take(task.train, slice(None), next(model.parameters()).device)
     average = copy.deepcopy(model) if recipe.ema_decay else model
     optimizer = make_optimizer(model, recipe)
@@ -205,6 +226,7 @@ def _train(model, task, recipe, settings, output_dir, resume, log) -> dict:
                 log["best_epoch"] = epoch + 1
             log["seconds"] += time.perf_counter() - started
             bar.write(_line(epoch, recipe, scores, is_best), file=sys.stdout)
+            each_epoch(epoch + 1, average)
             if epoch == 0:
                 make_room(output_dir)
             header = {"kind": task.kind, "settings": settings, "epoch": epoch + 1}

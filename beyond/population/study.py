@@ -1,13 +1,23 @@
-"""Does the recipe hold? The same training with other seeds, at another width, and for longer numbers.
+"""A population of models: who hands each carry on, and what decides it?
 
-    python beyond/population/study.py                        # all of it, a training on each core
-    python beyond/population/study.py --runs seed0 digits5   # some of it; the others stay as they are
+    python beyond/population/study.py                        # every model: an hour and a half on two cores
+    python beyond/population/study.py --models seed17        # some: their rows of the table are made again
 
-Each run is a training as train.py does it, tried on sums it has not seen: all 810,000 pairs of three-digit operands;
-of more digits 1,000,000 random pairs, and 200,000 built to be hard. Runs on plain random rows show what hard rows are
-for. Runs that are finished are kept. Everything is written to results/robustness.json.
+Each model is trained as problem1/train.py does it, tried on all 810,000 sums, and asked where it takes each carry from
+(sources.py). What a model's initial weights and order of rows are is said by seeds, part by part (runs.py):
+
+seed17            everything by seed 17, as `problem1/train.py --seed 17`
+grid1x3           initial weights of seed 1, order of rows of seed 3
+plain5            seed 5, rows drawn alike instead of hard ones more often
+nudged5           seed 5, initial weights changed by a ten-millionth of themselves
+parts3-8-8        the embedding that seed 3 begins with, encoder and decoder of seed 8
+five2             five digits, seed 2, trained on hard sums, too
+
+Writes results/population.csv, epochs.csv and five_digits.csv, a row a model, and what follows from them:
+population.json and figures. Finished models are kept in runs/, which git ignores, and are not trained again.
 """
 
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,63 +27,71 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import lab.installed
 
 from beyond import jobs
-from beyond.population import statements
-from beyond.population.heads import STATEMENTS as ON_HEADS
-from beyond.population.runs import Run, train_and_measure
-from lab.files import versions, write_json
+from beyond.population import table
+from beyond.population.runs import Model, train_and_measure
 from lab.settings import parse, run, setting
 
 HERE = Path(__file__).resolve().parent
+SEEDS = 100
+EACH_EPOCH = 10  # of these seeds
+GRID = 4  # initial weights, times as many orders of rows
+PLAIN = 24
+NUDGED = 10
+NUDGE = 1e-7
+FIVE = 10
+# Seeds with different algorithms, whose initial weights are exchanged part by part.
+PAIRS: tuple[tuple[int, int], ...] = ()
 
-# The recipe of longer numbers.
-LONGER = {"batch_size": 128, "lr": 2e-3, "weight_decay": 1.0, "hard_weight": 0.0}
-RUNS = {f"seed{seed}": Run("another seed", {"seed": seed}) for seed in range(10)}
-RUNS["handout"] = Run("the handout's own size", {"seed": 641, "d_model": 128, "d_ff": 512})
-RUNS["plain3"] = Run("all rows drawn alike", {"seed": 641, "hard_weight": 0.0})
-for digits, rows, epochs in ((5, 100_000, 6), (10, 200_000, 8)):
-    longer = LONGER | {"epochs": epochs}
-    RUNS[f"digits{digits}"] = Run(f"{digits} digits", {"seed": 641} | longer, digits, rows, 0.75)
-    for seed in (0, 1):
-        RUNS[f"digits{digits}_seed{seed}"] = Run("another seed", {"seed": seed} | longer, digits, rows, 0.75)
-RUNS["digits5_plain"] = Run("plain random rows", RUNS["digits5"].flags, 5, 100_000)
+
+def population() -> dict[str, Model]:
+    models = {f"seed{seed}": Model.of(seed, each_epoch=seed < EACH_EPOCH) for seed in range(SEEDS)}
+    for weights, order in itertools.permutations(range(GRID), 2):
+        models[f"grid{weights}x{order}"] = Model.of(weights, order)
+    for seed in range(PLAIN):
+        models[f"plain{seed}"] = Model.of(seed, hard_weight=0.0)
+    for seed in range(NUDGED):
+        models[f"nudged{seed}"] = Model.of(seed, nudge=NUDGE)
+    for first, second in PAIRS:
+        for parts in itertools.product((first, second), repeat=3):
+            if parts != (first, first, first):  # this one is a seed
+                models["parts{}-{}-{}".format(*parts)] = Model(*parts, order=first)
+    for seed in range(FIVE):
+        models[f"five{seed}"] = Model.of(seed, num_digits=5, hard_weight=0.0)
+    return models
+
+
+POPULATION = population()
 
 
 @dataclass(frozen=True)
 class Settings(jobs.Engine):
-    runs: tuple[str, ...] = setting(tuple(RUNS), "which runs", choices=tuple(RUNS), metavar="NAME")
-    output_dir: Path = setting(HERE / "results", "folder of robustness.json; models go to seeds/ in it", metavar="DIR")
+    models: tuple[str, ...] = setting((), "which models (left out: all)", choices=tuple(POPULATION), metavar="NAME")
+    output_dir: Path = setting(HERE / "results", "folder of the tables and figures", metavar="DIR")
+    runs_dir: Path = setting(HERE / "runs", "folder of the trained models", metavar="DIR")
     data_dir: Path = setting(HERE / "data", "folder of the rows, made if they are missing", metavar="DIR")
 
 
-def of_how_many(found: dict[str, dict]) -> dict:
-    """Which statements on heads and programs hold for which of the seeds, and each model's program in words."""
-    seeds = {name: run for name, run in found.items() if name.startswith("seed")}
-    heads = {name: run["heads"] for name, run in seeds.items() if run["heads"]["meaningful"]}
-    return {
-        "on_heads": statements.count(heads, ON_HEADS),
-        "on_programs": statements.count({name: run["program"] for name, run in seeds.items()}, statements.STATEMENTS),
-        "programs": {name: statements.in_short(run["program"]) for name, run in seeds.items()},
-    }
-
-
 def main(settings: Settings) -> None:
+    names = settings.models or tuple(POPULATION)
     work = []
-    for name, this in sorted(RUNS.items(), key=lambda item: -item[1].num_digits):  # the longest first
-        folder = settings.output_dir / "seeds" / name
-        work.append(jobs.Job(name, train_and_measure, vars(this), folder, {"data_dir": settings.data_dir}))
-    jobs.run([job for job in work if job.name in settings.runs], settings)
-    found = {job.name: jobs.finished(job) for job in work}
-    found = {name: found[name] for name in RUNS if found[name] is not None}
-    of_models = of_how_many(found)
-    runs = {name: {key: run[key] for key in run if key not in ("heads", "program")} for name, run in found.items()}
-    write_json(settings.output_dir / "robustness.json", {"runs": runs, **of_models, "versions": versions()})
-    for name, result in found.items():
-        for kind, part in (("", result), ("hard ", result.get("hard"))):
-            if part:
-                wrong = f"{part['errors']:>8,} wrong of {part['pairs']:>9,} {kind}pairs"
-                print(f"{name:16}{wrong}, smallest logit margin {part['smallest_margin']:.2f}")
-    print("\n".join(statements.statement_lines(of_models["on_heads"] + of_models["on_programs"])))
-    print(f"everything is in {settings.output_dir / 'robustness.json'}")
+    for name in names:
+        paths = {"data_dir": settings.data_dir}
+        work.append(jobs.Job(name, train_and_measure, vars(POPULATION[name]), settings.runs_dir / name, paths))
+    found = dict(zip(names, jobs.run(work, settings), strict=True))
+    tables(found, settings.output_dir)
+    print(f"everything is in {settings.output_dir}")
+
+
+def tables(found: dict[str, dict], output_dir: Path) -> None:
+    order = [*POPULATION]
+    three = {name: measured for name, measured in found.items() if measured["settings"]["num_digits"] == 3}
+    five = {name: measured for name, measured in found.items() if name not in three}
+    epochs = [
+        row for name, measured in three.items() if "epochs" in measured for row in table.epoch_rows(name, measured)
+    ]
+    table.update(output_dir / "population.csv", [table.row(*item) for item in three.items()], order)
+    table.update(output_dir / "epochs.csv", epochs, order)
+    table.update(output_dir / "five_digits.csv", [table.longer_row(*item) for item in five.items()], order)
 
 
 if __name__ == "__main__":

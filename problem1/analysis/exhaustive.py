@@ -21,7 +21,7 @@ LISTED = 50  # wrong sums written out in full
 
 
 @torch.no_grad()
-def predict(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
+def predict(model, sums: Sums, batch_size: int = 1024) -> tuple[Tensor, Tensor]:
     """The digits the model predicts [N, T], and the smallest logit margin of each row [N].
 
     One teacher-forced pass: up to its first wrong digit a row is what greedy decoding writes (see `score` in
@@ -40,7 +40,7 @@ def predict(model, sums: Sums, batch_size: int = 4096) -> tuple[Tensor, Tensor]:
     return torch.cat(predicted), torch.cat(smallest)
 
 
-def verify(model, train: Sums, batch_size: int = 4096, samples: int = 0) -> dict:
+def verify(model, train: Sums, batch_size: int = 1024, samples: int = 0) -> dict:
     """All pairs: errors, by class, and the wrong sums. Beyond three digits random pairs (samples 0: SAMPLES of them).
 
     train: the rows of training; pairs that they cannot have shown are counted apart.

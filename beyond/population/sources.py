@@ -1,0 +1,212 @@
+"""Who hands each carry on? Every possible source of it is set at random, and the carry used is regressed on them all.
+
+To write a digit a model needs the carry from the column below. In a real sum it could take it from many places,
+since all of them agree:
+
+looked up    the columns below, as this position of the decoder sees them: the first that does not sum to 9 decides
+handed on    the memory of a column below that sums to 9, into which the encoder may have put the carry that came in
+added        the memory of the digit's own column, likewise
+plus         the memory of '+'
+position     what an earlier position of the decoder sees of the columns below, passed on by self-attention
+written      the digit just written: where the digit's own column sums to 9, it shows the carry
+
+Here none of them agree. Each position of the decoder sees columns of its own, each from an unrelated sum, and the digit
+just written is made to fit a carry drawn at random. The coefficients of a least-squares fit are then average causal
+effects: 1 if the carry used always follows this source, 0 if it never does, whatever all others say.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from beyond.program.scrub import Batch
+from lab.statistics import Z
+from problem1.dataset import START, carries
+
+SOURCES = ("looked up", "handed on", "added", "plus", "position", "written")
+NINES = 0.35  # so often a column is taken from the sums where it adds up to 9, beside the tenth that do so anyway
+
+
+@dataclass(frozen=True)
+class Case:
+    """A digit of the answer, 0 the highest; how many columns right below it sum to 9; whether its own does."""
+
+    name: str
+    digit: int
+    depth: int = 0
+    own_nine: bool = False
+
+
+CASES = (
+    Case("tens", 2),
+    Case("hundreds", 1),
+    Case("hundreds through a 9", 1, depth=1),
+    Case("hundreds if 9", 1, own_nine=True),
+    Case("thousands through a 9", 0, depth=1),
+    Case("thousands through two 9s", 0, depth=2),
+)
+
+
+def every_case(num_digits: int) -> list[Case]:
+    """Each digit, through each number of columns that sum to 9; its own column does not."""
+    cases = []
+    for digit in range(num_digits):
+        for depth in range(num_digits - digit):
+            cases.append(Case(f"digit {digit}, through {depth}", digit, depth))
+    return cases
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What each position of the decoder sees, drawn independently of everything else."""
+
+    rows: Tensor  # [N, T, columns] the sum from which position t sees a column
+    plus: Tensor  # [N, T] the sum from which it sees '+'
+    shown: Tensor  # [N, T] the carry that the digit just written shows, where the own column sums to 9
+    sums: Tensor  # [N, T, columns] what the columns that it sees add up to
+    carry_in: Tensor  # [N, T, columns] the carry that came into them, in the sums that they are taken from
+    plus_carry: Tensor  # [N, T] the carry that digit t would need in the sum that its '+' is taken from
+
+
+def draw(batch: Batch) -> Draws:
+    count, digits, columns = len(batch), batch.digits, batch.digits - 1
+    out = carries(batch.sums).long()  # [N, columns] the carry out of each column
+    into = torch.cat([out[:, 1:], torch.zeros_like(out[:, :1])], 1)
+
+    def random(high: int, *shape: int) -> Tensor:
+        return torch.randint(high, shape, generator=batch.generator)
+
+    rows = random(count, count, digits, columns)
+    take_nine = torch.rand(rows.shape, generator=batch.generator) < NINES
+    for k in range(columns):
+        nines = (batch.columns.sum[:, k] == 9).nonzero().flatten()
+        drawn = nines[random(len(nines), count, digits)]
+        rows[:, :, k] = torch.where(take_nine[:, :, k], drawn, rows[:, :, k])
+    plus = random(count, count, digits)
+    # The last digit needs no carry.
+    needed = torch.cat([out, torch.zeros_like(out[:, :1])], 1)
+    column = torch.arange(columns)
+    return Draws(
+        rows=rows,
+        plus=plus,
+        shown=random(2, count, digits),
+        sums=batch.columns.sum[rows, column],
+        carry_in=into[rows, column],
+        plus_carry=needed[plus, torch.arange(digits)],
+    )
+
+
+def carry_out(sums: Tensor, column: int) -> Tensor:
+    """The carry out of a column, from the sums [N, columns] of it and of all columns below."""
+    carry = torch.zeros_like(sums[:, 0])
+    for k in range(sums.shape[1] - 1, column - 1, -1):
+        carry = torch.where(sums[:, k] == 9, carry, (sums[:, k] > 9).long())
+    return carry
+
+
+def prefix(draws: Draws) -> Tensor:
+    """[N, T] what the decoder reads: before each digit the one that its position would have written there, from the
+    columns that it sees itself; where its own column sums to 9, with the carry that is to be shown."""
+    tokens = [torch.full_like(draws.plus[:, 0], START)]
+    for t in range(1, draws.rows.shape[1]):
+        own = draws.sums[:, t, t - 1]
+        carry = torch.where(own == 9, draws.shown[:, t], (own > 9).long())
+        digit_sum = draws.sums[:, t, t - 2] if t > 1 else 0
+        tokens.append((digit_sum + carry) % 10)
+    return torch.stack(tokens, 1)
+
+
+def write(batch: Batch, memory: Tensor, draws: Draws) -> Tensor:
+    """The digits [N, T] that the model writes when its positions see these draws."""
+    edges = torch.cat([draws.rows, draws.plus.unsqueeze(2), draws.rows], 2)
+    return batch.written(inputs=prefix(draws), edges=edges, memory=memory)
+
+
+def bits(draws: Draws, case: Case) -> list[tuple[str, Tensor]]:
+    """The carry that each source tells [N]; a kind of source may be there several times, once for each place."""
+    t = case.digit
+    found = [("looked up", (draws.sums[:, t, t + case.depth] > 9).long())]
+    for k in range(t, t + case.depth):
+        found.append(("handed on", draws.carry_in[:, t, k]))
+    if t > 0:
+        found.append(("added", draws.carry_in[:, t, t - 1]))
+    found.append(("plus", draws.plus_carry[:, t]))
+    for earlier in range(t):
+        found.append(("position", carry_out(draws.sums[:, earlier], t)))
+    if case.own_nine:
+        found.append(("written", draws.shown[:, t]))
+    return found
+
+
+def applies(draws: Draws, case: Case) -> Tensor:
+    """[N] True where the row is of the case."""
+    t = case.digit
+    here = draws.sums[:, t, t + case.depth] != 9
+    for k in range(t, t + case.depth):
+        here &= draws.sums[:, t, k] == 9
+    if t > 0:
+        here &= (draws.sums[:, t, t - 1] == 9) == case.own_nine
+    return here
+
+
+def effects(draws: Draws, written: Tensor, case: Case) -> dict:
+    """{"n", "no_carry": share of rows where the digit fits neither carry, "effects": {source: [effect, half-width of
+    its 95% interval]}}; a source that is there several times counts with the sum of its effects."""
+    t = case.digit
+    own = draws.sums[:, t, t - 1] if t > 0 else 0
+    used = (written[:, t] - own) % 10
+    here = applies(draws, case)
+    fits = here & (used <= 1)
+    names, values = zip(*bits(draws, case), strict=True)
+    found = {"n": int(here.sum()), "no_carry": 1 - int(fits.sum()) / int(here.sum())}
+    estimates, covariance = least_squares(torch.stack(values, 1)[fits], used[fits])
+    for name in dict.fromkeys(names):
+        places = torch.tensor([other == name for other in names])
+        half = Z * covariance[places][:, places].sum().sqrt()
+        found.setdefault("effects", {})[name] = [estimates[places].sum().item(), half.item()]
+    return found
+
+
+def least_squares(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """values [N, K], wanted [N] -> coefficients [K], and their covariance [K, K] (White 1980: errors may differ in
+    size from row to row). A constant is fitted, too, and left out."""
+    x = torch.cat([values.double(), torch.ones(len(values), 1, dtype=torch.double)], 1)
+    y = wanted.double().unsqueeze(1)
+    inverse = torch.linalg.pinv(x.T @ x)
+    coefficients = inverse @ x.T @ y
+    errors = x * (y - x @ coefficients)
+    covariance = inverse @ errors.T @ errors @ inverse
+    return coefficients[:-1, 0], covariance[:-1, :-1]
+
+
+def opposite_carries(batch: Batch) -> Tensor:
+    """[N, columns] for each column of each sum an unrelated sum with the same two digits there, into which the
+    opposite carry comes; into the last column none ever comes."""
+    it = batch.columns
+    columns = batch.digits - 1
+    rows = []
+    for k in range(columns):
+        pair = (it.a[:, k] * 10 + it.b[:, k]) * 2
+        wanted = pair + (1 - it.carry_in[:, k] if k < columns - 1 else 0)
+        rows.append(random_match(pair + it.carry_in[:, k], wanted, batch.generator))
+    return torch.stack(rows, 1)
+
+
+def random_match(values: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
+    """[N] for each entry of `wanted` the index of a random entry of `values` that is equal to it."""
+    order = values.argsort()
+    counts = values.bincount(minlength=int(wanted.max()) + 1)
+    missing = wanted[counts[wanted] == 0]
+    if len(missing):
+        raise ValueError(f"no row has the value {int(missing[0])}: more rows are needed")
+    starts = counts.cumsum(0) - counts
+    chosen = (torch.rand(len(wanted), generator=generator, dtype=torch.double) * counts[wanted]).long()
+    return order[starts[wanted] + chosen]
+
+
+def with_opposite_carries(batch: Batch, memory: Tensor) -> Tensor:
+    """[N] True where the answer is still right when every column, and '+', comes from such an unrelated sum."""
+    rows = batch.with_plus(opposite_carries(batch).unsqueeze(1))
+    written = batch.written(edges=rows, memory=memory)
+    return (written == batch.sums.targets).all(1)
