@@ -10,6 +10,8 @@ from torch import Tensor
 from beyond import jobs
 from beyond.population import sources
 from beyond.population.hard_sums import make_hard_rows, verify_hard
+from beyond.program import program
+from beyond.program.interchange import any_rows, seen
 from beyond.program.scrub import Batch
 from beyond.program.variables import NOTHING
 from lab.fast import Fast
@@ -19,7 +21,7 @@ from lab.training import do_nothing, train_or_reuse
 from problem1.analysis.exhaustive import predict
 from problem1.analysis.interventions import InterventionRunner
 from problem1.checkpoint import build, load_model
-from problem1.dataset import Sums, every_pair, load, random_pairs
+from problem1.dataset import Sums, decoder_inputs, every_pair, load, random_pairs
 from problem1.generate_data import make_rows, write_rows
 from problem1.train import Settings, config_of, make_recipe, make_task
 
@@ -114,7 +116,9 @@ def train_and_measure(data_dir: Path, folder: Path, **fields) -> dict:
     model, _ = load_model(folder / "best_model.pth")
     with Fast():
         measured = {name: log[name] for name in ("first_perfect_epoch", "test_acc", "test_loss")}
-        measured |= verified(model, rows["train"]) | sources_of(model, this.num_digits)
+        measured |= verified(model, rows["train"])
+        on_random_sums = run_on_random_sums(model, this.num_digits)
+        measured |= sources_of(*on_random_sums) | outside_addition(*on_random_sums)
         if this.num_digits == 3:
             measured |= replacements(model) | {"heads": critical_heads(model, rows["test"])}
     if this.each_epoch:
@@ -136,7 +140,7 @@ def measure_epoch(epoch: int, model, digits: int, folder: Path) -> None:
     """Kept in a file of its own, for a training that is stopped and goes on."""
     model.eval()
     with Fast():
-        write_json(epoch_file(folder, epoch), {"epoch": epoch} | sources_of(model, digits))
+        write_json(epoch_file(folder, epoch), {"epoch": epoch} | sources_of(*run_on_random_sums(model, digits)))
 
 
 def verified(model, train: Sums) -> dict:
@@ -159,17 +163,36 @@ def verified(model, train: Sums) -> dict:
     }
 
 
-def sources_of(model, digits: int) -> dict:
-    """Who hands each carry on, and how many answers go wrong when columns come from sums of the opposite carry."""
+def run_on_random_sums(model, digits: int) -> tuple[Batch, Tensor]:
+    """The sums from which sources are drawn, and the memory of each."""
     batch = Batch(model, random_pairs(digits, MEASURED_ON, seed=1))
-    memory = batch.encode({})
+    return batch, batch.encode({})
+
+
+def sources_of(batch: Batch, memory: Tensor) -> dict:
+    """Who hands each carry on, and how many answers go wrong when columns come from sums of the opposite carry."""
     draws = sources.draw(batch)
     written = sources.write(batch, memory, draws)
-    cases = sources.CASES if digits == 3 else sources.every_case(digits)
+    cases = sources.CASES if batch.digits == 4 else sources.every_case(batch.digits - 1)
     return {
         "sources": {case.name: sources.effects(draws, written, case) for case in cases},
         "opposite_carries_wrong": int((~sources.with_opposite_carries(batch, memory)).sum()),
     }
+
+
+def outside_addition(batch: Batch, memory: Tensor) -> dict:
+    """How many answers differ from the look-ahead program's where each digit sees columns of its own: after the
+    program's own digits, and after digits that no position finds contradicted by its columns."""
+    rows = any_rows(batch, batch.digits)
+    views = seen(batch, rows)
+    answer = program.write(*views)
+    edges = batch.with_plus(rows)
+    prefixes = {"wrong": decoder_inputs(answer), "wrong with a fitting prefix": program.own_prefix(views[0])}
+    found = {}
+    for name, inputs in prefixes.items():
+        written = batch.written(inputs=inputs, edges=edges, memory=memory)
+        found[name] = int((written != answer).any(1).sum())
+    return {"outside": found}
 
 
 def replacements(model) -> dict:

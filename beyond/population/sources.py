@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from beyond.program.program import carry_out, own_prefix
 from beyond.program.scrub import Batch
 from lab.statistics import Z
-from problem1.dataset import START, carries
+from problem1.dataset import carries
 
 SOURCES = ("looked up", "handed on", "added", "plus", "position", "written")
 NINES = 0.35  # so often a column is taken from the sums where it adds up to 9, beside the tenth that do so anyway
@@ -97,30 +98,11 @@ def draw(batch: Batch) -> Draws:
     )
 
 
-def carry_out(sums: Tensor, column: int) -> Tensor:
-    """The carry out of a column, from the sums [N, columns] of it and of all columns below."""
-    carry = torch.zeros_like(sums[:, 0])
-    for k in range(sums.shape[1] - 1, column - 1, -1):
-        carry = torch.where(sums[:, k] == 9, carry, (sums[:, k] > 9).long())
-    return carry
-
-
-def prefix(draws: Draws) -> Tensor:
-    """[N, T] what the decoder reads: before each digit the one that its position would have written there, from the
-    columns that it sees itself; where its own column sums to 9, with the carry that is to be shown."""
-    tokens = [torch.full_like(draws.plus[:, 0], START)]
-    for t in range(1, draws.rows.shape[1]):
-        own = draws.sums[:, t, t - 1]
-        carry = torch.where(own == 9, draws.shown[:, t], (own > 9).long())
-        digit_sum = draws.sums[:, t, t - 2] if t > 1 else 0
-        tokens.append((digit_sum + carry) % 10)
-    return torch.stack(tokens, 1)
-
-
 def write(batch: Batch, memory: Tensor, draws: Draws) -> Tensor:
     """The digits [N, T] that the model writes when its positions see these draws."""
     edges = torch.cat([draws.rows, draws.plus.unsqueeze(2), draws.rows], 2)
-    return batch.written(inputs=prefix(draws), edges=edges, memory=memory)
+    inputs = own_prefix(draws.sums, draws.shown)
+    return batch.written(inputs=inputs, edges=edges, memory=memory)
 
 
 def bits(draws: Draws, case: Case) -> list[tuple[str, Tensor]]:

@@ -53,6 +53,8 @@ def outcome(measured: dict) -> dict[str, str]:
         "first perfect epoch": plain(measured["first_perfect_epoch"]),
         "test loss": f"{measured['test_loss']:.2e}",
         "wrong with opposite carries": plain(measured["opposite_carries_wrong"]),
+        "not as the program": plain(measured["outside"]["wrong"]),
+        "with a fitting prefix": plain(measured["outside"]["wrong with a fitting prefix"]),
     }
 
 
