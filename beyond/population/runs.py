@@ -11,7 +11,7 @@ from beyond import jobs
 from beyond.population import sources
 from beyond.population.hard_sums import make_hard_rows, verify_hard
 from beyond.program import program
-from beyond.program.interchange import any_rows, seen
+from beyond.program.interchange import any_rows, seen, with_opposite_carries
 from beyond.program.scrub import Batch
 from beyond.program.variables import NOTHING
 from lab.fast import Fast
@@ -176,7 +176,7 @@ def sources_of(batch: Batch, memory: Tensor) -> dict:
     cases = sources.CASES if batch.digits == 4 else sources.every_case(batch.digits - 1)
     return {
         "sources": {case.name: sources.effects(draws, written, case) for case in cases},
-        "opposite_carries_wrong": int((~sources.with_opposite_carries(batch, memory)).sum()),
+        "opposite_carries_wrong": int((~with_opposite_carries(batch, memory)).sum()),
     }
 
 

@@ -1,15 +1,16 @@
-"""Is the program that was read off the addition model the one it runs?
+"""Is the addition model a carry look-ahead adder?
 
     python beyond/program/analyze.py        # of the model that problem1/train.py made
 
-search.py finds what each edge from a column to a digit carries, program.py the program that uses it. Both come from
-samples; here they are tested on all pairs:
-
-scrubs         each activation is replaced by that of a random pair that agrees on its variable alone: is the answer
-               still right?
-interchange    columns of random pairs are put into one memory, three that fit together, three that need not, and
-               twelve (for each digit others): does the model write what the program says?
-controls       all edges from random pairs; a random direction in place of the one that tells the carry
+opposite carries   each column's memory comes from an unrelated sum with the same two digits there and the opposite
+                   carry coming in: does any answer change?
+outside addition   each digit sees columns of its own, twelve in all, as no sum can hold them: does the model write
+                   what the look-ahead program says (program.py), and how much worse are its rivals?
+edges              what each column tells each digit (search.py), and whether all that is replaced at once, on all
+                   sums, by what agrees in this alone (scrub.py)
+rebuilt            the decoder on a table of mean vectors in place of the encoder (rebuild.py)
+readable           what can be read from the memory and is not used (readable.py)
+weights            where cross-attention looks by its weights alone, and what reaches the logits directly (weights.py)
 """
 
 import sys
@@ -24,9 +25,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from beyond.program import figure, probes
-from beyond.program.interchange import any_rows, contradictory, fitting_rows, seen
-from beyond.program.program import Program, Source, lines, read_rules
+from beyond.program import figure, program, readable, rebuild, weights
+from beyond.program.interchange import any_rows, seen, with_opposite_carries
 from beyond.program.scrub import BAR, Batch
 from beyond.program.search import search_edges, search_encoder, search_self
 from beyond.program.variables import NOTHING
@@ -38,148 +38,27 @@ from lab.statistics import proportion
 from problem1.analysis.context import load_context
 from problem1.analysis.exhaustive import EXHAUSTIVE_DIGITS
 from problem1.analysis.rows import digit_names
-from problem1.dataset import decoder_inputs, every_pair
+from problem1.checkpoint import build
+from problem1.dataset import Sums, decoder_inputs, every_pair
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "problem1/results"
-BATCH = 8_100  # pairs among which replacements are drawn; with three digits there are 100 batches
-FITTED_ON = 24_300  # contradictory inputs of each kind from which the program is read
-NINES = 0.35  # so often one of their columns sums to 9, where most of the program shows
-DESCRIBES = 0.9  # a program that predicts fewer answers than this does not describe the model
+BATCH = 27_000  # sums among which replacements are drawn; with three digits there are 30 batches
+SEARCHED_ON = 8_100
+CONTROL_ON = 27_000
 SCRUBS = {
     "edges": "edges",
     "decoder_self": "decoder self-attention",
     "encoder": "encoder heads",
     "everything": "all at once",
 }
-FORMS = {
-    "three_fitting": "three columns that fit together",
-    "three_any": "three columns that need not fit",
-    "twelve_any": "twelve columns, others for each digit",
-}
-CASES = {
-    "below_or_own": "the carry comes from the column below (and is not in the memory of the digit's own column)",
-    "looked_up_or_handed_on": "a column of 9: the columns below it are looked up (the carry is not handed on)",
-    "written_or_below": "the digit's own columns sum to 9: the carry is read off the digit just written",
-}
 
 
-# --- extraction ------------------------------------------------------------------------------------------------------
+# --- what is searched for ------------------------------------------------------------------------------------------
 
 
-def greedy(batch: Batch, rows: Tensor) -> Tensor:
-    """What the model writes, digit by digit, when each digit sees the columns of `rows`."""
-    edges, inputs = batch.with_plus(rows), batch.inputs[:, :1]
-    for _ in range(batch.digits):
-        inputs = torch.cat([inputs, batch.written(inputs=inputs, edges=edges)[:, -1:]], 1)
-    return inputs[:, 1:]
-
-
-def read_program(batch: Batch) -> tuple[Program, dict[str, dict]]:
-    """The program, and the case table, from contradictory inputs: three columns for each row and twelve."""
-    samples = []
-    for digits in (1, batch.digits):
-        rows = any_rows(batch, digits, NINES)
-        samples.append((*seen(batch, rows), greedy(batch, rows)))
-    together = [torch.cat(parts) for parts in zip(*samples, strict=True)]
-    columns = batch.digits - 1
-    program = Program(columns, tuple(read_rules(t, *together) for t in range(batch.digits)))
-    table = cases(*samples[0])
-    table["written_or_below"] = cases(*samples[1])["written_or_below"]  # only there the digit written contradicts
-    return program, table
-
-
-def cases(sums: Tensor, carry_in: Tensor, answer: Tensor) -> dict[str, dict]:
-    """Where two sources of a carry disagree: how often the digit goes by the first, and by the second.
-
-    Rows are chosen so that other 9s play no part.
-    """
-    columns = sums.shape[2]
-    names = digit_names(columns + 1)
-    table: dict[str, dict] = {question: {} for question in CASES}
-
-    def compare(question: str, name: str, t: int, where: Tensor, *both: Source) -> None:
-        before = answer[:, t - 1] if t else torch.zeros_like(answer[:, 0])
-        used = (answer[:, t] - (sums[:, t, t - 1] if t else 0)) % 10
-        one, other = (source.carry(t, sums, carry_in, before) for source in both)
-        where = where & (one != other)
-        table[question][name] = {
-            "first": proportion((used == one)[where]),
-            "second": proportion((used == other)[where]),
-        }
-
-    for t in range(columns):
-        here, nine = Source("columns", t), sums[:, t] == 9
-        if t:
-            compare("below_or_own", names[t], t, ~nine[:, t - 1] & ~nine[:, t], here, Source("own"))
-        through = torch.ones(len(nine), dtype=torch.bool)
-        for depth in range(columns - t - 1):
-            through = through & nine[:, t + depth]
-            where = through & ~nine[:, t + depth + 1]
-            both = (Source("columns", t, depth + 1), Source("columns", t, depth))
-            compare("looked_up_or_handed_on", f"{names[t]}, {names[t + depth + 1]} 9", t, where, *both)
-        if t == 1:
-            compare("written_or_below", names[t], t, nine[:, 0] & ~nine[:, 1], Source("written"), here)
-    return table
-
-
-def direction(batch: Batch) -> dict[str, dict]:
-    """Can the carry be changed by one direction of the memory of the column below, as the digit sees it?
-
-    The direction that best tells the carry (linear discriminant analysis, fitted on half of the pairs) is set to its
-    value in a random other pair; a random direction is the control. Counted: digits that change as they should,
-    among pairs of the other half whose carry differs. Columns that sum to 9 are left out.
-    """
-    n, half, found = batch.digits - 1, len(batch) // 2, {}
-    other, carry = batch.anything(), batch.columns.sum > 9
-    for t in range(1, n):
-        both = batch.memory.cpu()[:, [t, n + 1 + t]].flatten(1).double()  # the column's two vectors
-        usable = batch.columns.sum[:, t] != 9
-        no, yes = (both[:half][usable[:half] & (carry[:half, t] == value)] for value in (False, True))
-        mean = yes.mean(0) - no.mean(0)
-        within = torch.cat([no - no.mean(0), yes - yes.mean(0)])
-        weights = torch.linalg.lstsq(within.T @ within / len(within) + 1e-6 * torch.eye(len(mean)), mean[:, None])
-        weights = weights.solution.flatten()
-        drawn = torch.randn(len(mean), generator=batch.generator, dtype=torch.double)
-        where = usable & usable[other] & (carry[:, t] != carry[other, t]) & (torch.arange(len(batch)) >= half)
-        expected = (batch.sums.targets[:, t] + carry[other, t].long() - carry[:, t].long()) % 10
-        entry = {}
-        for name, read, step in (
-            ("fitted", weights, mean / (weights @ mean)),
-            ("random", drawn, drawn / (drawn @ drawn)),
-        ):
-            changed = both + ((both[other] - both) @ read)[:, None] * step
-            memory = batch.memory.cpu().clone()
-            memory[:, [t, n + 1 + t]] = changed.view(len(batch), 2, -1).to(memory)
-            edges = batch.own()
-            edges[:, t, t] += len(batch)
-            plus = torch.arange(len(batch))[:, None, None].expand(-1, batch.digits, 1)
-            rows = torch.cat([edges, plus, edges], 2)
-            written = batch.written(edges=rows, memory=torch.cat([batch.memory, memory.to(batch.memory)]))
-            entry[name] = proportion((written[:, t] == expected)[where])
-        names = digit_names(n + 1)
-        found[f"{names[t + 1]} to {names[t]}"] = entry
-    return found
-
-
-# --- measurements ----------------------------------------------------------------------------------------------------
-
-
-def counted(parts: list[dict[str, Tensor]]) -> dict:
-    """Batches' digits that are "right" [N, T], and subsets of rows by name [N] -> answers right in all, and in each."""
-    subsets = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    right = subsets.pop("right")
-    found = _counted(right.all(1)) | {"wrong_by_digit": (~right).sum(0).tolist()}
-    return found | {name: _counted(right[rows].all(1)) for name, rows in subsets.items()}
-
-
-def _counted(right: Tensor) -> dict:
-    return proportion(right) | {"wrong": int((~right).sum())}
-
-
-def extract(batch: Batch, fitted: Batch) -> dict:
-    """Variables of edges, encoder and self-attention, and the program."""
-    program, table = read_program(fitted)
+def extract(batch: Batch) -> dict:
+    """The coarsest variables that suffice for edges, encoder and decoder self-attention."""
     plus = batch.written(edges=batch.with_plus(batch.own())) == batch.sums.targets
     batch.plus_tells = not batch.suffices(edges=batch.with_plus(batch.own()))[0]
     first_layer, heads = next(iter(batch.heads("encoder").items()))
@@ -188,75 +67,141 @@ def extract(batch: Batch, fitted: Batch) -> dict:
     return {
         "bar": BAR,
         "searched_on": len(batch),
-        "fitted_on": 2 * len(fitted),
         "edges": search_edges(batch),
         "encoder": search_encoder(batch),
         "decoder_self": search_self(batch),
         "plus": proportion(plus.all(1)) | {"tells": batch.plus_tells},
         "first_encoder_layer_random": proportion(without.all(1)),
-        "program": program.as_json(),
-        "cases": table,
-        "direction": direction(batch),
     }
 
 
-def check(batch: Batch, found: dict) -> dict[str, dict[str, Tensor]]:
-    """All scrubs and interchanges on one batch: for each the digits that are "right", and subsets of rows."""
+# --- what is tried on every sum ------------------------------------------------------------------------------------
+
+
+def on_sums(batch: Batch, found: dict, tables: dict[str, rebuild.Tables]) -> dict[str, dict[str, Tensor]]:
+    """{experiment: {"right" [N, T], …}} on the sums of one batch."""
     batch.plus_tells = found["plus"]["tells"]
-    targets, program = batch.sums.targets, Program.from_json(found["program"])
-    variables = [[edge["variable"] for edge in line] for line in found["edges"]]
-    encoder, decoder = batch.encoder_like(found["encoder"]), batch.self_like(found["decoder_self"])
+    variables = variables_of(found)
+    encoder = batch.encoder_like(found["encoder"])
+    decoder = batch.self_like(found["decoder_self"])
     scrubbed = batch.encode(encoder)
-    written = {
-        "edges": batch.written(edges=batch.with_plus(batch.edges_like(variables))),
-        "encoder": batch.written(memory=scrubbed),
-        "decoder_self": batch.written(decoder=decoder),
-        "everything": batch.written(
-            memory=scrubbed, edges=batch.with_plus(batch.edges_like(variables)), decoder=decoder
-        ),
-        "program": program.add(batch.sums),
+    edges = batch.with_plus(batch.edges_like(variables))
+    results = {
+        "model": batch.outcome(),
+        "edges": batch.outcome(edges=edges),
+        "encoder": batch.outcome(memory=scrubbed),
+        "decoder_self": batch.outcome(decoder=decoder),
+        "everything": batch.outcome(memory=scrubbed, edges=edges, decoder=decoder),
+        "opposite_carries": {"right": with_opposite_carries(batch, batch.memory).unsqueeze(1)},
     }
-    results = {name: {"right": digits == targets} for name, digits in written.items()}
-    forms = {
-        "three_fitting": fitting_rows(batch),
-        "three_any": any_rows(batch, 1),
-        "twelve_any": any_rows(batch, batch.digits),
-    }
-    for form, rows in forms.items():
-        views = seen(batch, rows)
-        answer = program.write(*views)
-        written = batch.written(inputs=decoder_inputs(answer), edges=batch.with_plus(rows))
-        own = views[0][:, 1, 0]  # what the second digit sees of the first column: it tells most of the first digit
-        results[form] = {
-            "right": written == answer,
-            "informative": (answer != targets).any(1) if form == "three_fitting" else contradictory(*views, answer),
-            "first_digit_fits": (own == 9) | ((own > 9) == (answer[:, 0] == 1)),
-        }
-    return results
+    for name, each in tables.items():
+        results[f"rebuilt {name}"] = rebuild.outcome(batch, each)
+    return results | outside(batch) | {"flipped": flipped(batch)}
 
 
-def measure(model, sums: int | None = None, num_digits: int = 3) -> dict:
-    """The program of a model of operands of `num_digits` digits, tested on all pairs, or on `sums` random others."""
+def variables_of(found: dict) -> list[list[str]]:
+    return [[edge["variable"] for edge in line] for line in found["edges"]]
+
+
+def outside(batch: Batch) -> dict[str, dict[str, Tensor]]:
+    """Each digit sees columns of its own: does it write what the look-ahead program says? What does each rival say?"""
+    rows = any_rows(batch, batch.digits)
+    views = seen(batch, rows)
+    edges = batch.with_plus(rows)
+    answer = program.write(*views)
+    written = batch.written(inputs=decoder_inputs(answer), edges=edges)
+    fitting = batch.written(inputs=program.own_prefix(views[0]), edges=edges)
+    found = {"outside": {"right": written == answer}, "outside, fitting prefix": {"right": fitting == answer}}
+    for name, rival in program.rivals(batch.digits - 1).items():
+        found[f"rival {name}"] = {"right": written == program.write(*views, rival)}
+    return found
+
+
+def flipped(batch: Batch) -> dict[str, Tensor]:
+    """The first digit in the prefix is 1 for 0, or 0 for 1: does the second digit stay right?"""
+    inputs = batch.inputs.clone()
+    inputs[:, 1] = 1 - inputs[:, 1]
+    right = (batch.written(inputs=inputs) == batch.sums.targets)[:, 1]
+    return {"right": right.unsqueeze(1), "where the column sums to 9": batch.columns.sum[:, 0] == 9}
+
+
+def counted(parts: list[dict[str, Tensor]]) -> dict:
+    """Digits that are "right" [N, T] in all batches, their mean "loss", and subsets of rows by name [N]."""
+    joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    right = joined.pop("right")
+    found = share(right.all(1)) | {"wrong_by_digit": (~right).sum(0).tolist()}
+    if "loss" in joined:
+        found["loss"] = joined.pop("loss").double().mean().item()
+    return found | {name: share(right[rows].all(1)) for name, rows in joined.items()}
+
+
+def share(right: Tensor) -> dict:
+    return proportion(right) | {"wrong": int((~right).sum())}
+
+
+def measure(model, settings: dict) -> dict:
+    """All of it, on all sums of operands of so many digits."""
+    num_digits = settings["num_digits"]
     pairs = every_pair(num_digits)
     pairs = pairs[torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0))]
-    found = extract(Batch(model, pairs[:BATCH], 1), Batch(model, pairs[-FITTED_ON:], 2))
-    tested = pairs if sums is None else pairs[BATCH : BATCH + sums]
+    found = extract(Batch(model, pairs[:SEARCHED_ON], 1))
+    first = Batch(model, pairs[:BATCH], 2)
+    variables = variables_of(found)
+    tables = {
+        "by pair": rebuild.tables(first, [[rebuild.PAIR] * num_digits] * (num_digits + 1)),
+        "by variable": rebuild.tables(first, variables, one_pair=True),
+        "by mean": rebuild.tables(first, variables),
+    }
+    everywhere = first.outcome(edges=first.with_plus(any_rows(first, first.digits)))
     checked = []
-    for start in tqdm(range(0, len(tested), BATCH), desc="scrubbing", leave=False, disable=None):
-        batch = Batch(model, tested[start : start + BATCH], 3 + len(checked))
-        checked.append(check(batch, found))
-        if start == 0:
-            everywhere = batch.written(edges=batch.with_plus(any_rows(batch, batch.digits)))
-            random_edges = counted([{"right": everywhere == batch.sums.targets}])
+    for start in tqdm(range(0, len(pairs), BATCH), desc="trying all sums", leave=False, disable=None):
+        batch = Batch(model, pairs[start : start + BATCH], 3 + len(checked))
+        checked.append(on_sums(batch, found, tables))
     results = {name: counted([part[name] for part in checked]) for name in checked[0]}
+    random_edges = counted([everywhere])
+    whole = results["model"]["loss"]
+    for name in SCRUBS:
+        lost = (results[name]["loss"] - whole) / (random_edges["loss"] - whole)
+        results[name]["loss_recovered"] = 1 - lost
+    rivals = {name.removeprefix("rival "): results[name]["share"] for name in results if name.startswith("rival ")}
+    best = max(rivals, key=rivals.get)
     return found | {
-        "pairs": len(tested),
-        "program_right": results["program"],
+        "pairs": len(pairs),
+        "loss": whole,
+        "opposite_carries": results["opposite_carries"] | {"untrained": untrained(settings, pairs[:CONTROL_ON])},
+        "outside": results["outside"]
+        | {"fitting_prefix": results["outside, fitting prefix"], "rivals": rivals, "best_rival": best},
+        "flipped_first_digit": results["flipped"],
         "control_random_edges": random_edges,
         "scrubs": {name: results[name] for name in SCRUBS},
-        "interchange": {name: results[name] for name in FORMS},
-        "lines": lines(found, digit_names(num_digits + 1)),
+        "rebuilt": {name: results[f"rebuilt {name}"] | {"entries": each.entries} for name, each in tables.items()},
+        "readable": {name: readable.measure(first, t) for t, name in between(num_digits)},
+        "weights": weights.measure(model, pairs[:SEARCHED_ON]),
+        "lines": lines(digit_names(num_digits + 1)),
     }
+
+
+def between(num_digits: int) -> list[tuple[int, str]]:
+    """Digits of the answer, by index, and the column below each that can pass a carry on."""
+    names = digit_names(num_digits)
+    return [(t, names[t]) for t in range(1, num_digits - 1)]
+
+
+def untrained(settings: dict, sums: Sums) -> dict:
+    """The control of opposite carries: a model that cannot add, right by chance alone."""
+    torch.manual_seed(0)
+    batch = Batch(build(settings).eval(), sums, 0)
+    return share(with_opposite_carries(batch, batch.memory))
+
+
+def lines(names: list[str]) -> list[str]:
+    """The look-ahead program in words: names are those of the digits, the columns have the same but the first."""
+    found = []
+    for t, name in enumerate(names[:-1]):
+        carry = f"the carry out of the {names[t + 1]}"
+        carry += "".join(f", or if they sum to 9, of the {lower}" for lower in names[t + 2 :])
+        found.append(f"{name}: " + (f"last digit of the sum of the {name} + " if t else "") + carry)
+    return [*found, f"{names[-1]}: last digit of the sum of the {names[-1]}"]
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -273,15 +218,13 @@ def main(settings: Settings) -> None:
     device.start("cpu")
     context = load_context(settings.model_path, settings.data_dir, settings.output_dir)
     if context.num_digits > EXHAUSTIVE_DIGITS:
-        raise UserError(f"{settings.model_path}: the program is read off only for up to {EXHAUSTIVE_DIGITS} digits.")
+        raise UserError(f"{settings.model_path}: this is done only for up to {EXHAUSTIVE_DIGITS} digits.")
     if context.warning:
         raise UserError(context.warning)
     with only_one(settings.output_dir, "an analysis"), Fast():
-        results = context.write("program.json", measure(context.model, num_digits=context.num_digits))
+        results = context.write("program.json", measure(context.model, context.settings))
         figure.draw(results, digit_names(context.num_digits + 1), settings.output_dir / "program.png")
         print(findings(results))
-        probed = context.write("probes.json", {"first_readable": probes.measure(context)})
-        print(probes.findings(probed["first_readable"]))
         print(f"everything is in {settings.output_dir}")
 
 
@@ -289,27 +232,36 @@ def findings(results: dict) -> str:
     def wrong(entry: dict) -> str:
         return f"{entry['wrong']:,} of {entry['n']:,}"
 
-    scrubs, forms, control = results["scrubs"], results["interchange"], results["control_random_edges"]
-    twelve = forms["twelve_any"]
-    directions = [
-        f"{edge} " + ", ".join(f"{name} {100 * (cell['share'] or 0):.1f}%" for name, cell in entry.items())
-        for edge, entry in results["direction"].items()
+    outside, rebuilt, opposite = results["outside"], results["rebuilt"], results["opposite_carries"]
+    nines = results["flipped_first_digit"]["where the column sums to 9"]
+    found = [
+        "the look-ahead program:",
+        *(f"    {line}" for line in results["lines"]),
+        f"each column from an unrelated sum with the same two digits and the opposite carry: {wrong(opposite)} answers "
+        f"wrong (untrained model: {wrong(opposite['untrained'])})",
+        f"each digit with columns of its own: {wrong(outside)} answers not as the program says, "
+        f"{wrong(outside['fitting_prefix'])} after a prefix that fits",
+        f"    the best rival ({outside['best_rival']}) predicts {outside['rivals'][outside['best_rival']]:.2%}, "
+        f"the program {outside['share']:.2%}",
+        f"first digit of the prefix wrong: {wrong(nines)} second digits wrong where the column sums to 9",
+        "replaced by what agrees in the variable alone, wrong: "
+        + "; ".join(f"{text} {wrong(results['scrubs'][name])}" for name, text in SCRUBS.items()),
+        f"    loss recovered with all at once: {results['scrubs']['everything']['loss_recovered']:.3%}",
     ]
-    described = forms["three_fitting"]["share"] >= DESCRIBES
-    return "\n".join(
-        [
-            *([] if described else ["WARNING: the program does not describe this model, see below."]),
-            *results["lines"],
-            f"wrong by the program: {wrong(results['program_right'])} sums",
-            "wrong with replacements that agree on the variable alone: "
-            + "; ".join(f"{text} {wrong(scrubs[name])}" for name, text in SCRUBS.items()),
-            "not what the program says: " + "; ".join(f"{text} {wrong(forms[name])}" for name, text in FORMS.items()),
-            f"    where variables contradict each other: {wrong(forms['three_any']['informative'])} and "
-            f"{wrong(twelve['informative'])}; if the first digit fits its column: {wrong(twelve['first_digit_fits'])}",
-            f"control, all edges from random pairs: {control['n'] - control['wrong']:,} of {control['n']:,} right",
-            f"carry changed by one direction of a column's memory: {'; '.join(directions) or 'not measured'}",
-        ]
+    for name, entry in rebuilt.items():
+        found.append(f"memory rebuilt from {entry['entries']} pairs of vectors, {name}: {wrong(entry)} wrong")
+    for name, entry in results["readable"].items():
+        found.append(
+            f"{name} that sum to 9: the carry that came in is readable in {entry['read']['share']:.1%}, "
+            f"followed in {entry['followed']['share']:.1%} of {entry['followed']['n']:,} contradictions"
+        )
+    read = results["weights"]
+    far = max(abs(e["mean"] - e["from_means"]) for head in read["where"].values() for e in head.values())
+    found.append(
+        f"attention to a digit's column: from mean query and mean keys to within {far:.2f}; with every pattern held at "
+        f"its mean {read['right_with_mean_patterns']['share']:.1%} right"
     )
+    return "\n".join(found)
 
 
 if __name__ == "__main__":

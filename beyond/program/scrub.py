@@ -14,6 +14,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from beyond.program.variables import EDGE_VARIABLES, ENCODER_VARIABLES, EVERYTHING, NOTHING, SELF_VARIABLES, Columns
 from lab.hooks import Hooks, Intervention, attention_modules, heads
@@ -114,7 +115,7 @@ class Batch:
         decoder: dict[str, Tensor] | None = None,
         memory: Tensor | None = None,
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Part by part: the rows, and the digits written there after `inputs` [N, T] (by default the right ones).
+        """Part by part: the rows, and the logits there after `inputs` [N, T] (by default the right digits).
 
         encoder, decoder: heads from other rows, {module: rows [N, heads, positions]}.
         edges [N, T, S]: the row whose memory the decoder's position t sees at each position of the source; [N, 1, S]:
@@ -135,7 +136,7 @@ class Batch:
                 seen = self._encode(part, encoder) if encoder else memory[part]
             with Hooks(self.model, self._swap(decoder or {}, part)):
                 logits = self._decode_each(prefix, projected, index) if each else self.model.decode(prefix, seen)
-            yield part, logits.argmax(-1).cpu()
+            yield part, logits.cpu()
 
     def _project(self, vectors: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Keys and values [N·S, d] of all vectors of the memory, for each layer of the decoder."""
@@ -162,7 +163,16 @@ class Batch:
 
     def written(self, **replaced) -> Tensor:
         """The digits written, [N, T]; keywords as in `parts`."""
-        return torch.cat([digits for _, digits in self.parts(**replaced)])
+        return torch.cat([logits.argmax(-1) for _, logits in self.parts(**replaced)])
+
+    def outcome(self, **replaced) -> dict[str, Tensor]:
+        """Which digits are right and their losses, [N, T] each; keywords as in `parts`."""
+        found = {"right": [], "loss": []}
+        for part, logits in self.parts(**replaced):
+            targets = self.sums.targets[part]
+            found["right"].append(logits.argmax(-1) == targets)
+            found["loss"].append(F.cross_entropy(logits.transpose(1, 2), targets, reduction="none"))
+        return {name: torch.cat(parts) for name, parts in found.items()}
 
     def suffices(self, digit: int | None = None, before: float = 1.0, **replaced) -> tuple[bool, float]:
         """Do as many answers (or as many of one digit) stay right as BAR asks for? And the share that is right.
@@ -178,7 +188,8 @@ class Batch:
 
         before = min(before, right(self.recorded[2], slice(None)).double().mean().item())
         wrong = seen = 0
-        for part, written in self.parts(**replaced):
+        for part, logits in self.parts(**replaced):
+            written = logits.argmax(-1)
             wrong, seen = wrong + int((~right(written, part)).sum()), seen + len(written)
             if wrong > (1 - before + 1 - BAR) * len(self):
                 return False, 1 - wrong / seen

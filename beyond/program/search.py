@@ -18,17 +18,15 @@ def search_edges(batch: Batch) -> list[list[dict]]:
         own = max(t - 1, 0)
         table.append([{}] * (batch.digits - 1))
         for k in [*range(own), *range(batch.digits - 2, own - 1, -1)]:
-            entry = {"variable": EVERYTHING, "values": None, "accuracy": None, "coarser": None}
+            entry = {"variable": EVERYTHING, "values": None}
             for name, variable in EDGE_VARIABLES.items():
                 values = variable.of(batch.columns.column(k))
                 candidate = rows.clone()
                 candidate[:, t, k] = batch.resample(values)
-                enough, accuracy = batch.suffices(t, inputs=batch.inputs[:, : t + 1], edges=batch.with_plus(candidate))
-                if enough:
+                if batch.suffices(t, inputs=batch.inputs[:, : t + 1], edges=batch.with_plus(candidate))[0]:
                     rows = candidate
-                    entry |= {"variable": name, "values": len(values.unique()), "accuracy": accuracy}
+                    entry = {"variable": name, "values": len(values.unique())}
                     break
-                entry["coarser"] = max(entry["coarser"] or 0, accuracy)
             table[t][k] = entry
     return table
 
