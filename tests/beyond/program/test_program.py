@@ -1,4 +1,4 @@
-"""The extracted program: planted ones are found, replacements break what they should and nothing else."""
+"""The look-ahead program and the replacements: they break what they should and nothing else."""
 
 import json
 
@@ -7,35 +7,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beyond.population import statements
-from beyond.program import analyze as program
-from beyond.program.analyze import check, counted
-from beyond.program.interchange import any_rows, fitting_rows, seen
-from beyond.program.program import Program, Rule, Source, in_words, lines, read_rules, sources
+from beyond.program import analyze, program, readable, rebuild, weights
+from beyond.program.analyze import counted, on_sums
+from beyond.program.interchange import any_rows, opposite_carries, random_match, seen, with_opposite_carries
 from beyond.program.scrub import Batch, resample
 from beyond.program.variables import EDGE_VARIABLES, ENCODER_VARIABLES, SELF_VARIABLES, Columns
-from problem1.analysis.rows import digit_names, sums_of
+from problem1.analysis.rows import sums_of
 from problem1.checkpoint import load_model
-from problem1.dataset import every_pair, random_pairs
+from problem1.dataset import START, decoder_inputs, every_pair, random_pairs
 from problem1.train import Settings
 from tests.conftest import ROOT
 from tests.problem1 import analysis_models
 
 CHECKPOINT = Settings.output_dir / "best_model.pth"
-NAMES = digit_names(4)
-LOOK_AHEAD = Program(
-    3, ((Rule(Source("columns", 0, 2)),), (Rule(Source("columns", 1, 1)),), (Rule(Source("columns", 2)),), ())
-)
-THROUGH_THOUSANDS = Rule(Source("columns", 0, 1), {"own": 2, "written": 1})
-HANDED_ON = Program(
-    3,
-    (
-        (Rule(Source("columns", 0, 1)),),
-        (Rule(Source("columns", 1, 0)), Rule(Source("written"), {"own": 1}), THROUGH_THOUSANDS),
-        (Rule(Source("columns", 2)), Rule(Source("own"), {"own": 1})),
-        (),
-    ),
-)
 
 
 @pytest.fixture(scope="module")
@@ -52,60 +36,43 @@ def batch(committed):
 
 
 @given(st.integers(1, 6), st.data())
-def test_any_program_adds_real_pairs(columns, data):
-    """Where all variables come from one pair, all sources of a carry agree: each rule there can be adds."""
-    rules = []
-    for t in range(columns + 1):
-        found = sources(t, columns)
-        rules.append((Rule(data.draw(st.sampled_from(found))),) if found else ())
-        if t == 1 and rules[1]:  # the digit written tells the carry only where its column sums to 9
-            other = next(source for source in found if source.kind != "written")
-            rules[1] = (Rule(other), Rule(rules[1][0].source, {"own": 1}))
+def test_the_program_and_all_its_rivals_add_real_sums(columns, data):
+    """Where all columns come from one sum, all sources of a carry agree."""
     size = 10 ** (columns - 1)
     numbers = st.integers(size, 10 * size - 1)
     pairs = data.draw(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=20))
     pairs += [(10 * size - 1, size), (4 * size + 5 * (size // 9), 5 * size + 4 * (size // 9))]
     sums = sums_of(pairs, columns)
-    made = Program(columns, tuple(rules))
-    assert made.add(sums).tolist() == sums.targets.tolist()
-    assert Program.from_json(json.loads(json.dumps(made.as_json()))) == made
+    it = Columns.of(sums)
+    seen_by_each = [part.unsqueeze(1).expand(-1, columns + 1, -1) for part in (it.sum, it.carry_in)]
+    for made in (None, *program.rivals(columns).values()):
+        assert program.write(*seen_by_each, made).tolist() == sums.targets.tolist()
+    assert program.own_prefix(seen_by_each[0]).tolist() == decoder_inputs(sums.targets).tolist()
 
 
 def views(sums, carry_in) -> tuple[torch.Tensor, torch.Tensor]:
     """All digits see the same columns."""
-    return tuple(torch.tensor(values).expand(1, 4, 3) for values in (sums, carry_in))
+    return tuple(torch.tensor(values).expand(1, 4, 3).clone() for values in (sums, carry_in))
 
 
-def test_programs_differ_where_their_variables_contradict_each_other():
+def test_rivals_differ_where_columns_contradict_each_other():
     """Ones that carry, tens of 9 whose memory has seen no carry: looked up, 5 9 12 is 602; handed on, it is 592."""
-    assert LOOK_AHEAD.write(*views([5, 9, 12], [0, 0, 0])).tolist() == [[0, 6, 0, 2]]
-    assert HANDED_ON.write(*views([5, 9, 12], [0, 0, 0])).tolist() == [[0, 5, 9, 2]]
-    # Hundreds of 9: the digit written before tells HANDED_ON whether a carry came.
-    sums, carry_in = (torch.tensor(values).expand(1, 4, 3).clone() for values in ([9, 12, 0], [0, 0, 0]))
-    sums[:, 1, 1] = 3
-    assert LOOK_AHEAD.write(sums, carry_in).tolist() == [[1, 9, 2, 0]]
-    assert HANDED_ON.write(sums, carry_in).tolist() == [[1, 0, 2, 0]]
+    assert program.write(*views([5, 9, 12], [0, 0, 0])).tolist() == [[0, 6, 0, 2]]
+    rivals = program.rivals(3)
+    handed_on = rivals["digit 1 as position 1 sees it, handed on after 0"]
+    assert program.write(*views([5, 9, 12], [0, 0, 0]), handed_on).tolist() == [[0, 5, 0, 2]]
+    sums, carry_in = views([5, 4, 12], [0, 0, 0])
+    sums[:, 0] = 12  # what the position of the thousands sees: a carry out of the tens
+    assert program.write(sums, carry_in).tolist() == [[1, 5, 5, 2]]
+    assert program.write(sums, carry_in, rivals["digit 1 as position 0 sees it"]).tolist() == [[1, 6, 5, 2]]
+    assert program.look_ahead(3) not in rivals.values() and len({*rivals.values()}) == len(rivals)
 
 
-@pytest.mark.parametrize("planted", [LOOK_AHEAD, HANDED_ON], ids=["looked up", "handed on"])
-def test_a_planted_program_is_read_off_contradictory_answers(planted):
-    generator = torch.Generator().manual_seed(0)
-    sums = torch.randint(2, 18, (6000, 4, 3), generator=generator)
-    sums = torch.where(torch.rand(sums.shape, generator=generator) < 0.35, 9, sums)
-    carry_in = torch.randint(2, sums.shape, generator=generator)
-    carry_in[:, :, 2] = 0
-    answer = planted.write(sums, carry_in)
-    found = Program(3, tuple(read_rules(t, sums, carry_in, answer) for t in range(4)))
-    assert (found.write(sums, carry_in) == answer).all()
-    words = in_words(found, NAMES)
-    assert len(words) == 4 and words[3] == "ones: last digit of the sum of the ones"
-    if planted is LOOK_AHEAD:
-        assert found == planted
-    else:
-        assert "digit just written" in words[1] and "holds already" in words[2]
-        assert "as their memory holds it" in words[0]
-    noise = torch.randint(10, answer[:, 1].shape, generator=generator)
-    assert len(read_rules(1, sums, carry_in, torch.stack([answer[:, 0], noise, *answer[:, 2:].unbind(1)], 1))) < 4
+def test_a_prefix_can_show_another_carry_where_the_own_column_sums_to_9():
+    sums, _ = views([9, 4, 12], [0, 0, 0])
+    shown = torch.ones(1, 4, dtype=torch.long)
+    assert program.own_prefix(sums).tolist() == [[START, 0, 9, 5]]
+    assert program.own_prefix(sums, shown).tolist() == [[START, 1, 9, 5]]
 
 
 # --- replacements -----------------------------------------------------------------------------------------------------
@@ -172,17 +139,41 @@ def test_a_variable_that_is_too_coarse_breaks_the_digit_and_only_this_one(batch)
         assert enough is right and (share > 0.99) is right
 
 
-def test_fitting_columns_are_a_sum_and_any_columns_are_not(batch):
-    for rows, fits in ((fitting_rows(batch), True), (any_rows(batch, 1), False)):
-        sums, carry_in = seen(batch, rows)
-        edges = batch.with_plus(rows)  # the same for all digits, in both ways to compute it
-        assert torch.equal(batch.written(edges=edges), batch.written(edges=edges.expand(-1, batch.digits, -1)))
-        sent = (sums + carry_in)[:, 0, 1:] // 10
-        assert bool((sent == carry_in[:, 0, :-1]).all()) is fits
+def test_any_columns_are_no_sum_and_may_be_given_more_9s(batch):
+    rows = any_rows(batch, 1)
+    edges = batch.with_plus(rows)  # the same for all digits, in both ways to compute it
+    assert torch.equal(batch.written(edges=edges), batch.written(edges=edges.expand(-1, batch.digits, -1)))
+    sums, carry_in = seen(batch, rows)
+    sent = (sums + carry_in)[:, 0, 1:] // 10
+    assert (sent != carry_in[:, 0, :-1]).any()
     rows = any_rows(batch, 4)
     assert (rows != rows[:, :1]).any()
     nines = batch.columns.sum[any_rows(batch, 4, nines=1.0), torch.arange(3)]
     assert (nines == 9).all()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=50), st.integers(0, 99), st.data())
+def test_a_random_match_has_the_value_that_is_wanted(values, seed, data):
+    wanted = torch.tensor(data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=50)))
+    values = torch.tensor(values)
+    found = random_match(values, wanted, torch.Generator().manual_seed(seed))
+    assert (values[found] == wanted).all()
+    with pytest.raises(ValueError):
+        random_match(values, torch.tensor([11]), torch.Generator())
+
+
+def test_columns_with_the_opposite_carry_have_the_same_digits(committed):
+    whole = Batch(committed, random_pairs(3, 6000, seed=4))
+    it = whole.columns
+    rows = opposite_carries(whole)
+    column = torch.arange(3)
+    assert (it.a[rows, column] == it.a).all() and (it.b[rows, column] == it.b).all()
+    assert (it.carry_in[rows, column] != it.carry_in)[:, :2].all()
+    right = with_opposite_carries(whole, whole.memory)
+    assert right.all()  # the committed model looks ahead
+    broken = whole.memory.clone()  # a memory in which a column is that of another sum, whatever is asked for
+    broken[:, 2] = whole.memory[whole.anything(), 2]
+    assert with_opposite_carries(whole, broken).double().mean() < 0.5
 
 
 def test_answers_are_counted_in_all_rows_and_in_subsets():
@@ -199,43 +190,81 @@ def test_answers_are_counted_in_all_rows_and_in_subsets():
 @pytest.fixture(scope="module")
 def measured(committed):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "BATCH", 1500)
-        patch.setattr(program, "FITTED_ON", 3000)
-        return program.measure(committed, sums=1500)
+        patch.setattr(analyze, "BATCH", 3000)
+        patch.setattr(analyze, "SEARCHED_ON", 1500)
+        patch.setattr(analyze, "CONTROL_ON", 6000)
+        patch.setattr(analyze, "every_pair", lambda digits: random_pairs(digits, 6000, seed=5))
+        return analyze.measure(committed, load_model(CHECKPOINT)[1])
 
 
-def test_the_committed_model_runs_the_program_read_off_it(measured):
-    assert measured["program_right"]["wrong"] == 0 and measured["pairs"] == 1500
-    assert measured["scrubs"]["edges"]["share"] > 0.99 and measured["scrubs"]["everything"]["share"] > 0.97
-    assert measured["interchange"]["three_fitting"]["share"] > 0.99
+def test_the_committed_model_is_a_look_ahead_adder(measured):
+    assert measured["opposite_carries"]["wrong"] == 0
+    assert measured["opposite_carries"]["untrained"]["share"] < 0.01
+    assert (
+        measured["scrubs"]["everything"]["share"] > 0.97 and measured["scrubs"]["everything"]["loss_recovered"] > 0.99
+    )
     assert measured["control_random_edges"]["share"] < 0.02
-    assert all(entry["random"]["share"] < 0.05 for entry in measured["direction"].values())
-    assert len(measured["edges"]) == 4 and all(len(line) == 3 for line in measured["edges"])
-    used = [edge for line in measured["edges"] for edge in line if edge["variable"] != "nothing"]
-    assert all(edge["accuracy"] >= measured["bar"] > edge["coarser"] for edge in used)
-    assert "ones: last digit of the sum of the ones" in program.findings(measured).splitlines()
+    outside = measured["outside"]
+    assert outside["share"] > max(outside["rivals"].values()) and outside["fitting_prefix"]["share"] > outside["share"]
+    assert measured["rebuilt"]["by pair"]["wrong"] == 0
+    assert measured["rebuilt"]["by mean"]["share"] < 0.5 < measured["rebuilt"]["by variable"]["share"]
+    assert (
+        measured["readable"]["tens"]["read"]["share"] > 0.9 and measured["readable"]["tens"]["followed"]["share"] < 0.02
+    )
+    assert "ones: last digit of the sum of the ones" in analyze.findings(measured)
 
 
 def test_committed_numbers_hold_on_other_pairs(committed):
     found = json.loads((ROOT / "beyond/program/results/program.json").read_text())
-    again = check(Batch(committed, random_pairs(3, 2000, seed=9)), found)
-    assert again["program"]["right"].all() and found["program_right"]["wrong"] == 0
-    for name, entry in (found["scrubs"] | found["interchange"]).items():
+    fresh = Batch(committed, random_pairs(3, 6000, seed=9))
+    again = on_sums(fresh, found, {})
+    stored = found["scrubs"] | {"outside": found["outside"], "opposite_carries": found["opposite_carries"]}
+    for name, entry in stored.items():
         share = counted([again[name]])["share"]
-        assert abs(share - entry["share"]) < 0.005 + 4 * (entry["share"] * (1 - entry["share"]) / 2000) ** 0.5, name
-    assert found["lines"] == lines(found, NAMES)
+        assert abs(share - entry["share"]) < 0.005 + 4 * (entry["share"] * (1 - entry["share"]) / 6000) ** 0.5, name
 
 
-def test_statements_count_models(measured):
-    other = json.loads(json.dumps(measured))
-    other["plus"]["tells"], other["edges"][2][0]["variable"] = True, "sum"
-    table = statements.count({"one": measured, "other": other}, statements.STATEMENTS)
-    holding = {row["statement"]: row["holds"] for row in table}
-    assert holding["'+' is not used"] == ["one"] and all(row["of"] == 2 for row in table)
-    assert holding["no column tells anything to a digit of a lower place"] == ["one"]
-    text = statements.statement_lines(table)
-    assert len(text) == 1 + len(table) and any("1 of 2" in line for line in text)
-    assert statements.in_short(other)["lines"] == measured["lines"]
+# --- the memory, rebuilt and read ------------------------------------------------------------------------------------
+
+
+def test_a_rebuilt_memory_is_looked_up_by_value_alone(batch):
+    """The vectors of a table are those that were put into it, at the column's two positions."""
+    names = [["sum > 9"] * 3] * 4
+    made = rebuild.tables(batch, names)
+    assert made.entries == 4 * 3 * 2
+    carrying = batch.columns.sum[:, 1] > 9
+    row = made.edges(batch.columns)[carrying.nonzero()[0, 0], 2, 1]
+    expected = batch.memory[carrying][:, [1, 5]].mean(0)
+    torch.testing.assert_close(made.memory[row][[1, 5]], expected, atol=1e-5, rtol=0)
+    one = rebuild.tables(batch, names, one_pair=True)
+    chosen = rebuild.middle_pair(carrying.long(), rebuild.value(rebuild.PAIR, batch.columns.column(1)))
+    assert len(rebuild.value(rebuild.PAIR, batch.columns.column(1))[chosen & carrying].unique()) == 1
+    torch.testing.assert_close(
+        one.memory[row][[1, 5]], batch.memory[chosen & carrying][:, [1, 5]].mean(0), atol=1e-5, rtol=0
+    )
+
+
+def test_a_probe_reads_what_is_planted_and_nothing_else(batch, monkeypatch):
+    planted = batch.memory.clone()
+    planted[:, 1, 0] = batch.columns.carry_in[:, 1].float()
+    noise = torch.randn(planted.shape, generator=torch.Generator().manual_seed(0))
+    shares = []
+    for memory in (planted, noise):
+        monkeypatch.setattr(Batch, "memory", memory)
+        shares.append(readable.probe(batch, 1)["read"]["share"])
+    assert shares[0] == 1.0 and shares[1] < 0.75
+
+
+def test_the_parts_of_the_decoder_add_up_to_the_logits(committed):
+    sums = random_pairs(3, 300, seed=6)
+    logits, parts, seen_by = weights.decode(committed, sums)
+    torch.testing.assert_close(logits, committed(sums.sources, decoder_inputs(sums.targets)), atol=1e-4, rtol=0)
+    for shares in weights.direct(committed, parts, sums).values():
+        assert sum(shares.values()) == pytest.approx(1, abs=1e-3)
+    pattern = seen_by[0]["pattern"]
+    assert weights.by_column(pattern).sum(-1).sub(1).abs().max() < 1e-5
+    same = weights.decode(committed, sums, {0: pattern, 1: seen_by[1]["pattern"]})[0]
+    torch.testing.assert_close(same, logits, atol=1e-5, rtol=0)
 
 
 def test_a_model_that_is_not_always_right_is_measured_by_its_own_errors():
