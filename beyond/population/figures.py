@@ -39,9 +39,9 @@ def draw_population(rows: list[Row], path: Path) -> None:
             case.name.replace(" through", "\nthrough").replace(" if", "\nif"), rotation=0, ha="right", va="center"
         )
     handles = [plt.Rectangle((0, 0), 1, 1, color=COLOUR[source]) for source in SOURCES]
-    figure.legend(handles, SOURCES, loc="outside lower center", ncols=len(SOURCES), handlelength=1, columnspacing=1.2)
+    figure.legend(handles, SOURCES, loc="outside upper center", ncols=len(SOURCES), handlelength=1, columnspacing=1.2)
     ahead = sum(map(looks_ahead, seeds))
-    figure.suptitle(f"Same recipe, same accuracy: {ahead} of {len(seeds)} models look the carry up, the others do not")
+    figure.suptitle(f"Same recipe, same accuracy: {ahead} of {len(seeds)} models look every carry up")
     save(
         figure,
         path,

@@ -27,8 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import lab.installed
 
 from beyond import jobs
-from beyond.population import table
+from beyond.population import summary, table
+from beyond.population.figures import draw_population, draw_training
 from beyond.population.runs import Model, train_and_measure
+from lab.files import versions, write_json
 from lab.settings import parse, run, setting
 
 HERE = Path(__file__).resolve().parent
@@ -79,6 +81,7 @@ def main(settings: Settings) -> None:
         work.append(jobs.Job(name, train_and_measure, vars(POPULATION[name]), settings.runs_dir / name, paths))
     found = dict(zip(names, jobs.run(work, settings), strict=True))
     tables(found, settings.output_dir)
+    sum_up(settings.output_dir)
     print(f"everything is in {settings.output_dir}")
 
 
@@ -92,6 +95,62 @@ def tables(found: dict[str, dict], output_dir: Path) -> None:
     table.update(output_dir / "population.csv", [table.row(*item) for item in three.items()], order)
     table.update(output_dir / "epochs.csv", epochs, order)
     table.update(output_dir / "five_digits.csv", [table.longer_row(*item) for item in five.items()], order)
+
+
+def sum_up(output_dir: Path) -> None:
+    """population.json and the figures, from the tables as they are."""
+    rows = table.read(output_dir / "population.csv")
+    epochs = table.read(output_dir / "epochs.csv")
+    five = table.read(output_dir / "five_digits.csv")
+    seeds = summary.group(rows, "seed")
+    if not seeds:
+        print("none of the models called seed… is in the table yet: nothing is summed up.")
+        return
+    found = {"seeds": summary.algorithms(seeds)}
+    found["statements"] = summary.statements(seeds)
+    found["from_outside"] = summary.from_outside(seeds)
+    others = ("plain", "nudged")
+    found["compared"] = {name: summary.compared(rows, "seed", name) for name in others if summary.group(rows, name)}
+    names = {row["model"] for row in rows}
+    if names >= {name for name in POPULATION if name.startswith("grid")}:
+        found["grid"] = summary.grid(rows, GRID)
+    if names >= {name for name in POPULATION if name.startswith("parts")}:
+        found["exchanged"] = summary.exchanged(rows, PAIRS)
+    if epochs:
+        found["over_training"] = summary.over_training(epochs)
+        draw_training(epochs, output_dir / "epochs.png")
+    if five:
+        found["five_digits"] = summary.of_five_digits(five)
+    draw_population(rows, output_dir / "population.png")
+    write_json(output_dir / "population.json", found | {"versions": versions()})
+    print(findings(found))
+
+
+def findings(found: dict) -> str:
+    seeds = found["seeds"]
+
+    def of(entry: dict) -> str:
+        return f"{entry['models']} of {entry['of']}"
+
+    lines = [
+        f"right on all 810,000 sums: {of(seeds['exact'])} seeds",
+        f"look every carry up: {of(seeds['look_ahead'])}",
+        f"no answer changed by opposite carries: {of(seeds['no_answer_changed_by_opposite_carries'])}",
+    ]
+    for name, entry in found["compared"].items():
+        lines.append(
+            f"look ahead among the same seeds: {of(entry['seed'])}, {name} {of(entry[name])}, p {entry['p']:.2g}"
+        )
+    for part in ("grid",):
+        for measure, factors in found.get(part, {}).get("variance", {}).items():
+            shares = ", ".join(f"{name} {entry['share']:.0%} (p {entry['p']:.2g})" for name, entry in factors.items())
+            lines.append(f"{measure}, share of the variance: {shares}")
+    for entry in found.get("exchanged", {}).get("pairs", []):
+        effects = entry["effects"]["handed on through 9s"]
+        shown = ", ".join(f"{part} {effect:+.2f}" for part, effect in effects.items())
+        lines.append(f"initial weights of seed {entry['pair'][1]} in seed {entry['pair'][0]}, handed on: {shown}")
+    lines += [f"{of(entry)}: {name}" for name, entry in found["statements"].items()]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
