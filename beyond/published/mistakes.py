@@ -12,17 +12,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beyond import jobs
+from lab import checkpoint
 from lab.hooks import Hooks, head_names, zero
-from lab.training import Recipe, evaluate, train_or_reuse
+from lab.training import Recipe, Task, evaluate, train_or_reuse
 from problem1 import checkpoint as addition
 from problem1.attention import MultiHeadAttention
 from problem1.dataset import Sums, score
 from problem1.dataset import load_or_generate as load_sums
 from problem1.train import make_task as make_addition_task
 from problem2 import checkpoint as sorting
-from problem2.dataset import Rows, load_test_set
+from problem2.dataset import DEFAULT, Rows, load_test_set
 from problem2.dataset import load_or_generate as load_rows
-from problem2.model import EncoderLayer
+from problem2.positional_encoding import SinusoidalPositionalEncoding
 from problem2.train import Settings, make_recipe
 from problem2.train import make_task as make_sorting_task
 
@@ -46,6 +47,13 @@ def predicted(sums: Sums, data_dir: Path) -> dict:
 
 def _mean(hits: Tensor) -> float:
     return hits.double().mean().item()
+
+
+def train_or_load(model: nn.Module, task: Task, recipe: Recipe, settings: dict, folder: Path) -> dict:
+    """The log of the run with these settings, which is trained if it is not in the folder; its weights in `model`."""
+    log = train_or_reuse(model, task, recipe, settings, folder)
+    model.load_state_dict(checkpoint.load(folder / "best_model.pth", task.kind)["model"])
+    return log
 
 
 # --- problem 1: the first digit is given away --------------------------------------------------------------------
@@ -98,7 +106,7 @@ def train_given_first(config: dict, ignored: int | None, folder: Path, rows: dic
     task = replace(make_addition_task(rows, config["hard_weight"]), score=score_given_first(ignored))
     recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
     mistake = "first digit given" if ignored is None else f"first digit given, {ignored} ignored"
-    log = train_or_reuse(model, task, recipe, config | {"mistake": mistake}, folder)
+    log = train_or_load(model, task, recipe, config | {"mistake": mistake}, folder)
     return {
         "teacher_forced": log["test_acc"],
         "greedy_from_0": greedy(model, rows["test"], 0),
@@ -138,66 +146,28 @@ def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
     }
 
 
-# --- problem 2: never learns --------------------------------------------------------------------------------------
-# Each changes one thing in the sound recipe.
+# --- problem 2: positions that are stretched over the whole table ------------------------------------------------
 
 
-class PostNormLayer(EncoderLayer):
-    """The same layer, normalised after each sublayer instead of before it."""
+class StretchedPositionalEncoding(SinusoidalPositionalEncoding):
+    """Positions multiplied by (rows of the table / length of the sequence), in training as in tests: the last token of
+    every sequence stands near the end of the table. Called sinusoidal where it was published."""
 
-    def forward(self, x, mask=None, bias=None, rotate=None):
-        x = self.attention_norm(x + self.dropout(self.attention(x, x, x, mask, bias, rotate)[0]))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
-
-
-def post_norm(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Normalise after each sublayer."""
-    for layer in model.layers:
-        layer.__class__ = PostNormLayer
-    model.norm = nn.Identity()  # the last layer has normalised already
-    return recipe
+    def positions(self, lengths: Tensor, width: int) -> Tensor:
+        return super().positions(lengths, width) * (self.max_len / width)
 
 
-def no_warm_up(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Begin with the highest learning rate."""
-    return replace(recipe, warmup_steps=0)
-
-
-def low_learning_rate(model: nn.Module, recipe: Recipe) -> Recipe:
-    """An eighth of ours, and the one that most people use."""
-    return replace(recipe, lr=1e-3)
-
-
-def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Embeddings as large as in the sound run, but close values no longer start close together."""
-    nn.init.normal_(model.embedding.weight, std=model.embedding.weight.std().item())
-    return recipe
-
-
-def large_values(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Entries as large as nn.Embedding makes them, and still multiplied by √d_model as in the original paper: values
-    are then √(2·d_model) times as large as a sinusoidal code. Their order stays."""
-    model.embedding.weight.data /= model.embedding.weight.std()
-    return recipe
-
-
-MISTAKES_IN_SORTING = {
-    "values_drown_positions": large_values,
-    "values_unordered": unordered_values,
-    "low_learning_rate": low_learning_rate,
-    "post_norm": post_norm,
-    "no_warm_up": no_warm_up,
-}
-
-
-def train_sorting(config: dict, mistake: str, folder: Path, rows: dict[str, Rows] | None = None) -> dict:
-    """A run of problem 2 with one of these mistakes; `config` is that of the sound run."""
-    if rows is None:
-        with jobs.one_at_a_time():
+def train_stretched(config: dict, folder: Path, rows: dict[str, Rows] | None = None) -> dict:
+    """The sound run of problem 2 with this mistake; `config` is that of the sound run. Accuracy in range and beyond."""
+    with jobs.one_at_a_time():
+        if rows is None:
             rows = load_rows()
+        far = {length: load_test_set(DEFAULT, "extrapolation", int(length)) for length in LENGTHS}
     torch.manual_seed(config["seed"])
     model = sorting.build(config)
+    model.scheme.__class__ = StretchedPositionalEncoding
     settings = Settings(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
-    recipe = MISTAKES_IN_SORTING[mistake](model, make_recipe(settings))
     task = make_sorting_task(rows, config["batch_size"])
-    return {"test_acc": train_or_reuse(model, task, recipe, config | {"mistake": mistake}, folder)["test_acc"]}
+    log = train_or_load(model, task, make_recipe(settings), config | {"mistake": "stretched positions"}, folder)
+    by_length = {length: evaluate(model, test, task.score)[1] for length, test in far.items()}
+    return {"test_acc": log["test_acc"], "by_length": by_length}
