@@ -19,7 +19,7 @@ from problem2.positional_encoding import get_positional_encoding
 
 WIDTH, HEADS, LAYERS, INNER, DROPOUT, TABLE_ROWS = 128, 4, 4, 512, 0.1, 300
 BATCH = 64
-EPOCHS = 8  # of the handout's 30: a recipe that trains has shown it by then
+EPOCHS = 6  # of the handout's 30, a rate of 2e-4 takes 3 to show that sinusoidal positions train
 ENOUGH = 0.9  # validation accuracy at which a run has shown that it trains, and ends
 WARM_UP = 200  # steps
 
