@@ -27,10 +27,10 @@ WARM_UP = 200  # steps
 MENDS = {
     "as handed out": {},
     "rate of 2e-4": {"lr": 2e-4},
-    "warm-up": {"warm_up": WARM_UP},
-    "pre-norm": {"pre_norm": True},
-    "large table": {"large_table": True},
     "rate of 2e-4 and large table": {"lr": 2e-4, "large_table": True},
+    "large table": {"large_table": True},
+    "pre-norm": {"pre_norm": True},
+    "warm-up": {"warm_up": WARM_UP},
 }
 OF_BOTH = ("as handed out", "rate of 2e-4")  # tried with sinusoidal positions, too
 

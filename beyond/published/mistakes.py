@@ -17,7 +17,7 @@ from lab.hooks import Hooks, head_names, zero
 from lab.training import Recipe, Task, evaluate, train_or_reuse
 from problem1 import checkpoint as addition
 from problem1.attention import MultiHeadAttention
-from problem1.dataset import Sums, score
+from problem1.dataset import START, Sums, score
 from problem1.dataset import load_or_generate as load_sums
 from problem1.train import make_task as make_addition_task
 from problem2 import checkpoint as sorting
@@ -29,18 +29,25 @@ from problem2.train import make_task as make_sorting_task
 
 SMALL = 0.01  # a head that costs less accuracy than this was called prunable
 LENGTHS = ("32", "64", "128", "256")
+BATCH = 32  # rows of a batch in the handout's analysis
 
 
 # --- what the course's test rows alone decide --------------------------------------------------------------------
 
 
 def predicted(sums: Sums, data_dir: Path) -> dict:
-    """Problem 1: the most that can be right if the first digit is not predicted but stands there as the start token.
-    Problem 2: what a model scores that gives every row the same answer, which is the share of one class."""
+    """Problem 1: the most that can be right if the first digit is not predicted but stands there as the start token: a
+    fixed one, or the commonest one of each batch. Problem 2: what a model scores that gives every row the same answer,
+    which is the share of one class."""
     first = sums.targets[:, 0]
+    commonest = torch.cat([batch == batch.mode().values for batch in first.split(BATCH)])
     shares = {length: _mean(load_test_set(data_dir, "extrapolation", int(length)).labels) for length in LENGTHS}
     return {
-        "addition": {"start_token_0": _mean(first == 0), "start_token_1": _mean(first == 1)},
+        "addition": {
+            "start_token_0": _mean(first == 0),
+            "start_token_1": _mean(first == 1),
+            "commonest_of_batch": _mean(commonest),
+        },
         "sorting": {"always_sorted": shares, "always_unsorted": {n: 1 - share for n, share in shares.items()}},
     }
 
@@ -82,20 +89,6 @@ def greedy(model: nn.Module, test: Sums, start: int) -> float:
     return _mean((answer == test.targets).all(1))
 
 
-@torch.no_grad()
-def greedy_without_encoder_heads(model: nn.Module, test: Sums, start: int) -> list[float]:
-    """The same score with each encoder head zeroed, the lowest first. Teacher-forced, which is equal: right rows read
-    right prefixes only."""
-    model.eval()
-    scores = []
-    for head in head_names(model, "encoder"):
-        with Hooks(model, {head: zero}):
-            logits = model(test.sources, test.targets[:, :-1])
-        right = (logits.argmax(-1) == test.targets[:, 1:]).all(1)
-        scores.append(_mean(right & (test.targets[:, 0] == start)))
-    return sorted(scores)
-
-
 def train_given_first(config: dict, ignored: int | None, folder: Path, rows: dict[str, Sums] | None = None) -> dict:
     """Train with the mistake and score as its authors did, teacher-forced and greedy. `config`: see train.py."""
     if rows is None:
@@ -111,39 +104,71 @@ def train_given_first(config: dict, ignored: int | None, folder: Path, rows: dic
         "teacher_forced": log["test_acc"],
         "greedy_from_0": greedy(model, rows["test"], 0),
         "greedy_from_1": greedy(model, rows["test"], 1),
-        "greedy_from_1_without_worst_encoder_heads": greedy_without_encoder_heads(model, rows["test"], 1)[:3],
     }
 
 
-# --- problem 1: heads ablated along the wrong axis ---------------------------------------------------------------
+# --- problem 1: an ablation that tells nothing --------------------------------------------------------------------
 
 
 @torch.no_grad()
 def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
-    """Every head 'removed' in the right way and in a wrong one: the largest drop of exact match, and how many cost less
-    than SMALL.
+    """Every head "removed" in the right way and in the wrong one: the largest drop of exact match, and how many heads
+    cost less than SMALL.
 
-    columns     the head's d_head columns of the output projection (the right way: equal to zeroing its output)
-    one_number  one entry of the output, as when index h is used on the last axis of [B, T, d_model]
+    columns    the head's d_head columns of the output projection (the right way: equal to zeroing its output)
+    rows       the same numbers as rows: a part of the output of all heads, and all of no head
     """
     rows = (test.sources, test.targets)
     baseline = evaluate(model, rows, score)[1]
-    drops = {"columns": [], "one_number": []}
+    drops = {"columns": [], "rows": []}
     for module in (module for module in model.modules() if isinstance(module, MultiHeadAttention)):
         output, kept = module.output, copy.deepcopy(module.output.state_dict())
         size = len(output.weight) // module.num_heads
         for head in range(module.num_heads):
-            output.weight[:, head * size : (head + 1) * size] = 0
+            own = slice(head * size, (head + 1) * size)
+            output.weight[:, own] = 0
             drops["columns"].append(baseline - evaluate(model, rows, score)[1])
             output.load_state_dict(kept)
-            output.weight[head], output.bias[head] = 0, 0
-            drops["one_number"].append(baseline - evaluate(model, rows, score)[1])
+            output.weight[own] = 0
+            output.bias[own] = 0
+            drops["rows"].append(baseline - evaluate(model, rows, score)[1])
             output.load_state_dict(kept)
     return {
         "largest_drop": {axis: max(by_head) for axis, by_head in drops.items()},
         "prunable": {axis: sum(drop < SMALL for drop in by_head) for axis, by_head in drops.items()},
         "heads": len(drops["columns"]),
     }
+
+
+@torch.no_grad()
+def first_answer_for_all(model: nn.Module, test: Sums) -> float:
+    """The published mistake: the answer to the first sum of a batch is compared with every sum of the batch. So the
+    exact match of a model that is always right."""
+    model.eval()
+    hits = []
+    for sources, targets in zip(test.sources.split(BATCH), test.targets.split(BATCH), strict=True):
+        answer = model.generate(sources[:1], targets.shape[1], START)
+        hits.append((answer == targets).all(1))
+    return _mean(torch.cat(hits))
+
+
+# --- problem 1: no mistake, another seed --------------------------------------------------------------------------
+
+
+def train_adder(config: dict, folder: Path, rows: dict[str, Sums] | None = None) -> dict:
+    """The sound run of problem 1 with the seed of `config`: what the test rows lose without each head."""
+    if rows is None:
+        with jobs.one_at_a_time():
+            rows = load_sums()
+    torch.manual_seed(config["seed"])
+    model = addition.build(config)
+    recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
+    log = train_or_load(model, make_addition_task(rows, config["hard_weight"]), recipe, config, folder)
+    drops = {}
+    for head in head_names(model):
+        with Hooks(model, {head: zero}):
+            drops[head] = log["test_acc"] - evaluate(model, (rows["test"].sources, rows["test"].targets), score)[1]
+    return {"test_acc": log["test_acc"], "drops": drops}
 
 
 # --- problem 2: positions that are stretched over the whole table ------------------------------------------------
