@@ -14,6 +14,7 @@ MIN_INK = 0.001  # share of pixels that differ from the background: fewer are no
 MAX_FIGURES, MAX_PIXELS = 200, 60_000_000  # of one folder: to look at more would only take time
 MAX_LETTERS = 200  # of a value in which a statement is looked for
 COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
+ANOTHER_SCHEME = re.compile("random(?!.?(seed|state))|interpolat|normali|stretch|scaled|relative|window")
 BEYOND_RANGE = (
     "A model that gives the same answer for every row beyond its training lengths gets exactly this. Count how often "
     "it predicts each class, and report that instead of an accuracy of about one half."
@@ -109,12 +110,15 @@ def check_table(item: dict, submission: Submission) -> Outcome:
         values = [row.get(length, math.nan) for length in item["lengths"]]
         if not missing:
             outcome.value = max(outcome.value or 0.0, sum(values) / len(values))
-        if not is_constant(item, row):
+        if name == item.get("never_perfect") and _perfect(values) and not names_another_scheme(name, item, submission):
+            lengths = ", ".join(map(str, item["lengths"]))
+            outcome.issues.append(Issue("perfect-beyond-range", f"{name}: no row is wrong at any of {lengths}"))
+        elif not is_constant(item, row):
             for remark in item.get("remarks", []):
                 low, high = remark["between"]
                 if remark["name"] == name and all(low <= value <= high for value in values):
                     outcome.remarks.append(f"{name} ({', '.join(f'{v:.3f}' for v in values)}): {remark['say']}")
-        elif name in item["unlearnable"] or reports_collapse(name, item["file"], submission):
+        elif name in item["unlearnable"] or says(COLLAPSED, name, item["file"], submission):
             outcome.remarks.append(f"{name}: one answer for every row (at each length exactly the share of one class)")
         else:
             listed = ", ".join(f"{row[int(n)]:.3f} at {n}" for n in item["class_shares"] if int(n) in row)
@@ -134,14 +138,27 @@ def is_constant(item: dict, row: dict[int, float]) -> bool:
     return len(shares) >= 3 and all(difference < ROUNDED for difference in off)
 
 
-def reports_collapse(name: str, table: str, submission: Submission) -> bool:
-    """Whether a file beside the table says of this model that it gives one answer for all rows."""
+def _perfect(accuracies: list[float]) -> bool:
+    return all(1 - ROUNDED < value <= 1 for value in accuracies)
+
+
+def says(what: re.Pattern, name: str, table: str, submission: Submission) -> bool:
+    """Whether a file beside the table says this of a model: that it gives one answer for all rows, for instance."""
     for path in submission.files.under(submission.find(table).rpartition("/")[0], ".json")[:20]:
         for keys, leaf in leaves(attempt(submission.files.json, path, default={})):
             text = " ".join(map(str, [*keys, str(leaf)[:MAX_LETTERS]])).lower()
-            if leaf and name in text and COLLAPSED.search(text):
+            if leaf and name in text and what.search(text):
                 return True
     return False
+
+
+def names_another_scheme(name: str, item: dict, submission: Submission) -> bool:
+    """Whether the table's folder or the model's log says that its positions are not 0, 1, 2, …"""
+    if says(ANOTHER_SCHEME, name, item["file"], submission):
+        return True
+    log = attempt(submission.json, item["logs"].format(name=name), default={})
+    words = [str(part)[:MAX_LETTERS].lower() for keys, leaf in leaves(log) for part in (*keys, leaf)]
+    return any(ANOTHER_SCHEME.search(word) for word in words)
 
 
 def check_row(item: dict, submission: Submission) -> Outcome:

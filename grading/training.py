@@ -119,7 +119,44 @@ def check_checkpoint(item: dict, submission: Submission) -> Outcome:
     ):
         if evidence:
             outcome.issues.append(Issue(name, evidence, 1.0))
+    if "embedded" in item:
+        evidence = _small_table(weights, log, item)
+        outcome.issues += [Issue("small-position-table", evidence)] if evidence else []
     return outcome
+
+
+def _small_table(weights: Weights, log: Log, item: dict) -> str | None:
+    """What shows that a run with learned positions stayed at the share of one class while its position table is as
+    Xavier's initialisation leaves it, beside embeddings that are, too: then √d_model times an embedding, as the
+    handed-out model adds it, is many times as large as a position. Silent where a table cannot be told by its name."""
+    low, high = item["embedded"]  # how many values a vocabulary may have
+    matrices = {name: shape for name, shape in weights.shapes.items() if name in weights.spread}
+    embeddings = [
+        name
+        for name, (rows, _) in matrices.items()
+        if low <= rows <= high and "emb" in name.lower() and "pos" not in name.lower()
+    ]
+    positions = [name for name in matrices if "pos" in name.lower()]
+    if len(embeddings) != 1 or len(positions) != 1 or log.test_acc is None:
+        return None
+    embedding, table = embeddings[0], positions[0]
+    width = matrices[embedding][1]
+    stuck = any(abs(log.test_acc - share) < ROUNDED / 3 for share in (item["class_share"], 1 - item["class_share"]))
+    learned = max(log.of("val_acc") + log.of("train_acc"), default=0.0) > item["chance_below"]
+    if not stuck or learned or matrices[table][1] != width:
+        return None
+    if not all(0.85 < weights.spread[name] / _xavier(matrices[name]) < 1.15 for name in (embedding, table)):
+        return None
+    size, of_table = weights.spread[embedding] * math.sqrt(width), weights.spread[table]
+    return (
+        f"the test accuracy {log.test_acc:.4f} is the share of one class; the entries of {shown(table, 60)} have the "
+        f"standard deviation {of_table:.3f}, those of {shown(embedding, 60)} times √{width} have {size:.3f}"
+    )
+
+
+def _xavier(shape: tuple[int, ...]) -> float:
+    """The standard deviation of a matrix that Xavier's initialisation has drawn."""
+    return math.sqrt(2 / sum(shape))
 
 
 def _other_shape(weights: Weights, config: dict, sizes: list[str], counts: list[str]) -> str | None:

@@ -34,6 +34,7 @@ TOO_MANY = "holds more entries than any model of this size"
 class Weights:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     not_finite: list[str] = field(default_factory=list)  # tensors that hold NaN or infinity
+    spread: dict[str, float] = field(default_factory=dict)  # standard deviation of each finite matrix
     plain: dict[str, float] = field(default_factory=dict)  # "epoch": 12, "settings.d_model": 64, …
 
     def parameters(self) -> int:
@@ -91,6 +92,8 @@ def _collect(loaded, limit: int) -> Weights:
             weights.shapes[name] = tuple(value.shape)
             if value.is_floating_point() and not torch.isfinite(value).all():
                 weights.not_finite.append(name)
+            elif value.is_floating_point() and value.ndim == 2 and value.numel() > 1:
+                weights.spread[name] = value.float().std().item()
         elif isinstance(value, dict | list | tuple) and depth < 8 and (isinstance(value, dict) or len(value) <= 1000):
             for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
                 entries += 1

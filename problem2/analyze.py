@@ -21,14 +21,15 @@ from lab import device
 from lab.fast import Fast
 from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
-from problem2.analysis import encodings, extrapolation, learned_table, span
+from problem2.analysis import by_length, collapse, encodings, extrapolation, learned_table
 from problem2.analysis.context import Context, load_models
 from problem2.analysis.evaluation import BATCH_SIZE, logit_differences, test_sets
 from problem2.dataset import DEFAULT, load_or_generate, to_rows, values_problem
 from problem2.positional_encoding import SCHEMES
 
 HERE = Path(__file__).resolve().parent
-ANALYSES = (extrapolation, span, encodings, learned_table)  # each has its question, and the files it writes
+# Each has its question, and the files it writes.
+ANALYSES = (extrapolation, by_length, collapse, encodings, learned_table)
 
 
 @dataclass(frozen=True)
@@ -49,21 +50,23 @@ class Settings:
 def main(settings: Settings) -> None:
     started = time.perf_counter()
     chosen = device.start(settings.device)
-    models = load_models(settings.results_dir, chosen)
-    if not models:
+    trained = load_models(settings.results_dir, chosen)
+    if not trained:
         raise UserError(
             f"{settings.results_dir} has no trained scheme: run train.py first, or name another with --results-dir."
         )
-    missing = [name for name in SCHEMES if name not in models]
+    missing = [name for name in SCHEMES if name not in trained]
     if missing:
         print(f"not trained, so left out: {', '.join(missing)} (train.py --encoding {missing[0]} trains one)")
     if settings.sequence:
+        models = {name: next(iter(by_seed.values())) for name, by_seed in trained.items()}
         classify(models, list(settings.sequence), chosen)
         return
     rows = load_or_generate(settings.data_dir)
     context = Context(
-        models=models,
+        trained=trained,
         sets=test_sets(settings.data_dir, settings.test_lengths, rows),
+        test_lengths=settings.test_lengths,
         trained_lengths=rows["train"].length_range(),
         folder=settings.output_dir or settings.results_dir / "extrapolation",
         config=as_plain(settings),
@@ -79,7 +82,7 @@ def analyse(context: Context) -> None:
     """Ask every question, and print what was found and where there is more of it."""
     for analysis in ANALYSES:
         print(f"\n{analysis.QUESTION}", flush=True)
-        missing = [name for name in analysis.NEEDS if name not in context.models]
+        missing = [name for name in analysis.NEEDS if name not in context.trained]
         if missing:
             print(f"  {missing[0]} is not trained")
             continue

@@ -1,18 +1,20 @@
-"""Why published solutions of this homework may contradict each other: each suspected mistake, made on purpose.
+"""What published solutions of this homework say, what their public code does, and what we find.
 
-    python beyond/published/contradictions.py   # a quarter of an hour on two cores, after `make` and `make population`
+    python beyond/published/contradictions.py   # half an hour of processor time, after `make`
 
-Mistakes (mistakes.py) are put into the sound recipe, one at a time, and the result is set beside what was published.
-Several numbers follow from the course's test rows alone. The verdict on a cause is one of
+claims.json holds what is published: numbers, and statements in words. For numbers, what the public code does is done
+here on purpose (mistakes.py, handout.py), and the result is set beside what was published. The verdict is one of
 
-    sufficient cause    with it, our numbers are the published ones; other causes may give them as well
-    agrees              no mistake is needed: the sound runs give the published numbers
-    fits                the published numbers are possible with it, but our runs do not give all of them
-    open                none of these
+    found in the code        public code does this, and with it our runs, or arithmetic, give what was published
+    sufficient in our runs   with it our runs give what was published; no public code shows that it was the cause
+    agrees                   no mistake is needed: the sound runs give it
+    open                     none of these
 
-Writes contradictions.json. Faulty trainings that are finished are kept in runs/, and used again with the same settings.
+Statements in words are judged in statements.py. Writes results/contradictions.json. Trainings that are finished are
+kept in runs/, and used again with the same settings.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from itertools import product
@@ -26,17 +28,22 @@ import lab.installed
 import problem1.dataset
 import problem2.dataset
 from beyond import jobs
-from beyond.published import mistakes
+from beyond.published import handout, mistakes, statements
 from lab import device
 from lab.files import read_json, versions, write_json
+from lab.hooks import Head
 from lab.settings import parse, run
 from problem1.checkpoint import load_model
 
 HERE = Path(__file__).resolve().parent
 POINT = 0.01  # near: within one point, half the width of the 95% interval of 50% of 2,000 rows
 HALF = 0.06  # 50%: a constant answer to 500 rows of two equally likely classes is within 6 points (99% interval)
+CLAIMS = HERE / "claims.json"
+LOGGED = 0.9307  # teacher-forced accuracy in the log of the solution whose baseline is 54.95%
 SCHEMES = ("sinusoidal", "learned")
+SEEDS = (641, 642, 643)
 LEARNS, FAILS = 0.95, 0.6  # test accuracy at least, at most
+TRAINS = 0.75  # of the handout's short runs
 
 
 # --- the table ---------------------------------------------------------------------------------------------------
@@ -54,89 +61,109 @@ def lengths(by_length: dict) -> str:
     return "/".join(f"{by_length[length]:.3f}" for length in mistakes.LENGTHS)
 
 
-def row(problem: int, published: str, cause: str, sufficient=False, agrees=False, fits=False) -> dict:
-    verdict = "sufficient cause" if sufficient else "agrees" if agrees else "fits" if fits else "open"
-    return {"problem": problem, "published": published, "cause": cause, "verdict": verdict}
+def accuracies(runs: dict) -> list[float]:
+    """The test accuracies of runs that differ in the seed."""
+    return [run["test_acc"] for run in runs.values()]
+
+
+def spread(values: list[float]) -> str:
+    low, high = f"{100 * min(values):.1f}", f"{100 * max(values):.1f}"
+    return f"{low}%" if low == high else f"{low} to {high}%"
+
+
+def judge(found: dict) -> dict[str, tuple[str, str]]:
+    """The verdict on each claim in numbers, and what we find."""
+    sound, predicted = found["sound"], found["predicted"]
+    far, in_range = sound["sorting_by_length"], sound["sorting_test_acc"]
+    given, ignored = found["first_digit_given"], found["first_digit_given_and_0_ignored"]
+    addition = predicted["addition"]
+    products = [addition[start] * LOGGED for start in ("start_token_1", "commonest_of_batch")]
+    ablation = found["ablation_by_axis"]
+    first_heads = {seed: max(drops, key=drops.get) for seed, drops in found["drops_by_seed"].items()}
+    handed_out, slower = found["handout"]["as handed out"], found["handout"]["rate of 2e-4"]
+    mended = accuracies(found["handout"]["rate of 2e-4 and large table"]["learned"])
+    stuck = {scheme: max(accuracies(handed_out[scheme])) <= FAILS for scheme in SCHEMES}
+    pair = min(accuracies(slower["sinusoidal"])) >= LEARNS - 0.05 and max(accuracies(slower["learned"])) <= FAILS
+    stretched = [run["by_length"] for run in found["stretched"].values()]
+    trains = near(in_range["sinusoidal"], 0.9965) and in_range["learned"] >= LEARNS and half(in_range["none"])
+
+    def verdict(name: str, bears_out: bool) -> str:
+        return name if bears_out else "open"
+
+    return {
+        "teacher-forced-99.85": (
+            verdict(
+                "found in the code",
+                near(ignored["teacher_forced"], 0.9985) and near(ignored["greedy_from_0"], 0.349),
+            ),
+            f"{ignored['teacher_forced']:.1%} teacher-forced, {ignored['greedy_from_0']:.1%} greedy.",
+        ),
+        "greedy-41.2": (
+            verdict("found in the code", near(given["greedy_from_0"], 0.412)),
+            f"{given['teacher_forced']:.1%} teacher-forced, {given['greedy_from_0']:.1%} greedy: "
+            f"{addition['start_token_0']:.1%} of the test sums are below 1000.",
+        ),
+        "baseline-54.95": (
+            verdict("found in the code", min(products) - 0.001 <= 0.5495 <= max(products) + 0.001),
+            f"{addition['start_token_1']:.1%} of all sums, {addition['commonest_of_batch']:.1%} in batches of "
+            f"{mistakes.BATCH}; times 93.1%: {min(products):.1%} to {max(products):.1%}.",
+        ),
+        "prunable-87.5": (
+            verdict("found in the code", found["first_answer_for_all"] < 0.05 < 0.95 < sound["addition_test_acc"]),
+            f"Scored so, our model, which is always right, gets {found['first_answer_for_all']:.1%}. By rows "
+            f"{ablation['prunable']['rows']} of {ablation['heads']} heads seem prunable alone, by columns "
+            f"{ablation['prunable']['columns']}.",
+        ),
+        "another-head": (
+            verdict("sufficient in our runs", len({*first_heads.values()}) > 1),
+            ", ".join(f"seed {seed}: {Head.parse(head).short}" for seed, head in first_heads.items()) + ".",
+        ),
+        "learned-54.6": (
+            verdict(
+                "agrees",
+                lengths(far["learned"]) == "0.546/0.486/0.482/0.488" and in_range["learned"] >= LEARNS,
+            ),
+            f"{in_range['learned']:.2%} in range, then {lengths(far['learned'])}.",
+        ),
+        "learned-never-trains": (
+            verdict("found in the code", pair and min(mended) >= TRAINS),
+            f"At a rate of 2e-4: sinusoidal {spread(accuracies(slower['sinusoidal']))}, learned "
+            f"{spread(accuracies(slower['learned']))}; with a table as large as sinusoidal codes {spread(mended)}.",
+        ),
+        "neither-trains": (
+            verdict("found in the code", all(stuck.values())),
+            f"As handed out: sinusoidal {spread(accuracies(handed_out['sinusoidal']))}, learned "
+            f"{spread(accuracies(handed_out['learned']))}.",
+        ),
+        "sinusoidal-1.0": (
+            verdict(
+                "found in the code",
+                all(near(1, *by_length.values()) for by_length in stretched) and half(*far["learned"].values()),
+            ),
+            f"Stretched, {len(stretched)} seeds: at least {floor(min(min(r.values()) for r in stretched)):.1%} at each "
+            f"length. True positions: {lengths(far['sinusoidal'])}.",
+        ),
+        "sinusoidal-50": (
+            verdict("agrees", trains and all(half(*far[scheme].values()) for scheme in SCHEMES)),
+            f"sinusoidal {in_range['sinusoidal']:.2%} in range, then {lengths(far['sinusoidal'])}; none "
+            f"{in_range['none']:.1%} in range.",
+        ),
+    }
+
+
+def floor(share: float) -> float:
+    """A lower bound, rounded down to tenths of a percent."""
+    return math.floor(round(1000 * share, 6)) / 1000
 
 
 def table(found: dict) -> list[dict]:
-    """Published number, suspected cause, verdict on it. All numbers stand beside the table in the results file."""
-    given, ignored = found["first_digit_given"], found["first_digit_given_and_0_ignored"]
-    ceiling = found["predicted"]["addition"]["start_token_1"]  # of greedy decoding from 1
-    vital = sum(share < 0.05 for share in given["greedy_from_1_without_worst_encoder_heads"])
-    drops, prunable, heads = (found["ablation_by_axis"][key] for key in ("largest_drop", "prunable", "heads"))
-    harmless = near(drops["one_number"], 0.001) and not near(drops["columns"], 0.001)
-    alone = [seed["prunable_alone"] for seed in found["heads_by_seed"].values()]
-    differ = len({seed["most_important"] for seed in found["heads_by_seed"].values()}) > 1 and min(alone) < max(alone)
-    shares, far = found["predicted"]["sorting"], found["sound"]["sorting_by_length"]
-    in_range = found["sound"]["sorting_test_acc"]
-    changed = [{scheme: run["test_acc"] for scheme, run in runs.items()} for runs in found["never_learns"].values()]
-    trains = near(in_range["sinusoidal"], 0.9965) and in_range["learned"] >= LEARNS and half(in_range["none"])
-    return [
-        row(
-            1,
-            "99.85% teacher-forced but 34.9% greedy, called exposure bias",
-            "the mistake of the next row, and another: 0 is also the padding that the loss ignores",
-            sufficient=near(ignored["teacher_forced"], 0.9985) and near(ignored["greedy_from_0"], 0.349),
-        ),
-        row(
-            1,
-            "41.2% and 41% greedy",
-            "the first digit is an input and never predicted, and decoding starts from token 0",
-            sufficient=near(given["greedy_from_0"], 0.412, 0.41),
-        ),
-        row(
-            1,
-            "54.95% as the ablation's baseline; three encoder heads vital (3.5%, 0.85%, 0.6% without them)",
-            "the first digit is given and decoding starts from the commonest one, 1",
-            sufficient=near(given["greedy_from_1"], 0.5495) and vital == 3,
-            fits=near(given["greedy_from_1"], ceiling) and 0.9 * ceiling <= 0.5495 <= ceiling and vital > 0,
-        ),
-        row(
-            1,
-            "every head redundant, each costs 0.0005 to 0.001: '87.5% prunable'",
-            "the head's index is applied to the wrong axis: one number of the output is zeroed, not the head's columns",
-            sufficient=harmless and near(prunable["one_number"] / heads, 0.875),
-            fits=harmless,
-        ),
-        row(
-            1,
-            "head 2 vital, heads 0 and 1 prunable; elsewhere other heads, and 41.67% or 70.8% prunable",
-            "the seed: with it change the most important head and how many heads can go alone",
-            sufficient=differ and min(alone) - POINT <= 0.4167 and max(alone) + POINT >= 0.708,
-            fits=differ,
-        ),
-        row(
-            2,
-            "learned 0.546/0.486/0.482/0.488, sinusoidal 0.454/0.514/0.518/0.512",
-            "a constant answer: in the course's test files the two classes have these shares",
-            sufficient=lengths(shares["always_unsorted"]) == "0.546/0.486/0.482/0.488"
-            and lengths(shares["always_sorted"]) == "0.454/0.514/0.518/0.512",
-        ),
-        row(
-            2,
-            "learned never trains (50.25%), where sinusoidal reaches 99.65%",
-            f"one change to the sound recipe at a time: {', '.join(found['never_learns'])}",
-            sufficient=any(acc["learned"] <= FAILS and near(acc["sinusoidal"], 0.9965) for acc in changed),
-        ),
-        row(
-            2,
-            "sinusoidal 1.0/1.0/1.0/1.0 where learned has 0.492/0.5/0.5/0.5; 'sinusoidal robust beyond'",
-            "positions drawn at random from a long range while training, for the sinusoidal scheme only: another "
-            "scheme (Ruoss et al. 2023), not a property of the sinusoids",
-            sufficient=near(1, *far["randomized"].values())
-            and not near(1, *far["sinusoidal"].values())
-            and half(*far["learned"].values()),
-        ),
-        row(
-            2,
-            "sinusoidal 99.65% in range, 50.4/50/50/50 beyond; sinusoidal and learned near-perfect in range, 50% "
-            "beyond; none never trains (50.55%)",
-            "no mistake: this is what the schemes do",
-            agrees=trains and all(half(*far[scheme].values()) for scheme in SCHEMES),
-            fits=trains and all(half(far[scheme]["256"]) for scheme in SCHEMES),
-        ),
-    ]
+    """Each claim in numbers with its verdict and what we find."""
+    answers = judge(found)
+    rows = []
+    for claim in read_json(CLAIMS, "restore it.")["numbers"]:
+        verdict, ours = answers[claim["id"]]
+        rows.append(claim | {"ours": ours, "verdict": verdict})
+    return rows
 
 
 # --- the numbers -------------------------------------------------------------------------------------------------
@@ -146,34 +173,41 @@ def log_of(folder: str) -> dict:
     return read_json(ROOT / folder / "training_log.json", "run `make` first.")
 
 
-def heads_by_seed() -> dict:
-    """Which head matters most, and how many can go alone, in models that differ in nothing but the seed."""
-    results, found = ROOT / "beyond/population/results", {}
-    for name in read_json(results / "robustness.json", "run `make population` first.")["runs"]:
-        path = results / f"seeds/{name}/measured.json"
-        heads = read_json(path, "run `make population` first.")["heads"] if name.startswith("seed") else {}
-        if heads.get("meaningful"):
-            drops = {head: zero for module in heads["critical"].values() for head, (zero, mean) in module.items()}
-            alone = heads["prunable"]["alone_share"]
-            found[name] = {"most_important": max(drops, key=drops.get), "prunable_alone": alone}
+def trainings(engine: jobs.Engine) -> dict:
+    """Side by side: the handout's recipe and its mends, then the mistakes, each of these in the sound run."""
+    work: dict[tuple[str, ...], jobs.Job] = {}
+
+    def add(keys: tuple[str, ...], function: Callable, **settings) -> None:
+        name = "/".join(keys).replace(" ", "_")
+        work[keys] = jobs.Job(name, function, settings, HERE / "runs" / name)
+
+    for mend, seed in product(handout.MENDS, SEEDS):
+        for scheme in SCHEMES if mend in handout.OF_BOTH else ("learned",):
+            settings = {"encoding": scheme, "mend": mend, "seed": seed, "epochs": handout.EPOCHS}
+            add(("handout", mend, scheme, str(seed)), handout.train_handout, **settings)
+    for seed in SEEDS:
+        config = log_of("problem2/results/sinusoidal")["config"] | {"seed": seed}
+        add(("stretched", str(seed)), mistakes.train_stretched, config=config)
+    for name, ignored in (("first_digit_given", None), ("first_digit_given_and_0_ignored", 0)):
+        config = log_of("problem1/results")["config"]
+        add((name,), mistakes.train_given_first, config=config, ignored=ignored)
+    for seed in SEEDS[1:]:  # the first is the default model
+        config = log_of("problem1/results")["config"] | {"seed": seed}
+        add(("adder", str(seed)), mistakes.train_adder, config=config)
+    found: dict = {}
+    for (*groups, last), result in zip(work, jobs.run([*work.values()], engine), strict=True):
+        group = found
+        for key in groups:
+            group = group.setdefault(key, {})
+        group[last] = result
     return found
 
 
-def faulty_trainings(engine: jobs.Engine) -> dict:
-    """Side by side: two for problem 1, and for problem 2 two schemes with each mistake. Beside the mistake each has the
-    configuration of the sound run."""
-    work = []
-
-    def add(name: str, function: Callable, sound: str, **mistake) -> None:
-        work.append(jobs.Job(name, function, {"config": log_of(sound)["config"]} | mistake, HERE / "runs" / name))
-
-    for name, ignored in (("first_digit_given", None), ("first_digit_given_and_0_ignored", 0)):
-        add(name, mistakes.train_given_first, "problem1/results", ignored=ignored)
-    for mistake, scheme in product(mistakes.MISTAKES_IN_SORTING, SCHEMES):
-        add(f"{mistake}/{scheme}", mistakes.train_sorting, f"problem2/results/{scheme}", mistake=mistake)
-    numbers = {job.name: found for job, found in zip(work, jobs.run(work, engine), strict=True)}
-    stuck = {m: {scheme: numbers.pop(f"{m}/{scheme}") for scheme in SCHEMES} for m in mistakes.MISTAKES_IN_SORTING}
-    return numbers | {"never_learns": stuck}
+def plain_transformer() -> dict:
+    """The benchmark's run of torch.nn.Transformer with Adam and no augmentation."""
+    runs = read_json(ROOT / "benchmarks/results.json", "run `make bench` first.")["training"]
+    (run,) = (run for run in runs if run["recipe"] == "the usual one")
+    return {"seed": run["seed"], "epochs": run["epochs"], "errors": run["errors"], "runs": 1}
 
 
 def measure(engine: jobs.Engine) -> dict:
@@ -181,27 +215,35 @@ def measure(engine: jobs.Engine) -> dict:
     sums = problem1.dataset.load_or_generate()
     model, _ = load_model(ROOT / "problem1/results/best_model.pth")
     far = read_json(ROOT / "problem2/results/extrapolation/extrapolation_results.json", "run `make` first.")
-    return {
+    found = {
         "sound": {
             "addition_test_acc": log_of("problem1/results")["test_acc"],
             "sorting_test_acc": {name: log_of(f"problem2/results/{name}")["test_acc"] for name in far},
             "sorting_by_length": far,
         },
+        "plain_transformer": plain_transformer(),
         "predicted": mistakes.predicted(sums["test"], problem2.dataset.DEFAULT),
-        "heads_by_seed": heads_by_seed(),
         "ablation_by_axis": mistakes.ablation_by_axis(model, sums["test"]),
-        **faulty_trainings(engine),
+        "first_answer_for_all": mistakes.first_answer_for_all(model, sums["test"]),
+        **trainings(engine),
     }
+    adders = found.pop("adder")
+    default = str(log_of("problem1/results")["seed"])
+    found["drops_by_seed"] = {default: statements.drops()} | {seed: run["drops"] for seed, run in adders.items()}
+    return found
 
 
 def main(engine: jobs.Engine) -> None:
     device.start("cpu")
     path = HERE / "results/contradictions.json"
     found = measure(engine)
-    found |= {"table": table(found), "versions": versions()}
+    said = [statements.judged(statement) for statement in read_json(CLAIMS, "restore it.")["statements"]]
+    found |= {"table": table(found), "statements": said, "versions": versions()}
     write_json(path, found)
     for row in found["table"]:
-        print(f"{row['verdict']:16} problem {row['problem']}, {row['published']}")
+        print(f"{row['verdict']:22} problem {row['problem']}, {row['published']}")
+    for row in found["statements"]:
+        print(f"{row['verdict']:22} problem {row['problem']}, {row['said']}")
     print(f"everything is in {path}")
 
 

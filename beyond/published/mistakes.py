@@ -12,40 +12,55 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beyond import jobs
+from lab import checkpoint
 from lab.hooks import Hooks, head_names, zero
-from lab.training import Recipe, evaluate, train_or_reuse
+from lab.training import Recipe, Task, evaluate, train_or_reuse
 from problem1 import checkpoint as addition
 from problem1.attention import MultiHeadAttention
-from problem1.dataset import Sums, score
+from problem1.dataset import START, Sums, score
 from problem1.dataset import load_or_generate as load_sums
 from problem1.train import make_task as make_addition_task
 from problem2 import checkpoint as sorting
-from problem2.dataset import Rows, load_test_set
+from problem2.dataset import DEFAULT, Rows, load_test_set
 from problem2.dataset import load_or_generate as load_rows
-from problem2.model import EncoderLayer
+from problem2.positional_encoding import SinusoidalPositionalEncoding
 from problem2.train import Settings, make_recipe
 from problem2.train import make_task as make_sorting_task
 
 SMALL = 0.01  # a head that costs less accuracy than this was called prunable
 LENGTHS = ("32", "64", "128", "256")
+BATCH = 32  # rows of a batch in the handout's analysis
 
 
 # --- what the course's test rows alone decide --------------------------------------------------------------------
 
 
 def predicted(sums: Sums, data_dir: Path) -> dict:
-    """Problem 1: the most that can be right if the first digit is not predicted but stands there as the start token.
-    Problem 2: what a model scores that gives every row the same answer, which is the share of one class."""
+    """Problem 1: the most that can be right if the first digit is not predicted but stands there as the start token: a
+    fixed one, or the commonest one of each batch. Problem 2: what a model scores that gives every row the same answer,
+    which is the share of one class."""
     first = sums.targets[:, 0]
+    commonest = torch.cat([batch == batch.mode().values for batch in first.split(BATCH)])
     shares = {length: _mean(load_test_set(data_dir, "extrapolation", int(length)).labels) for length in LENGTHS}
     return {
-        "addition": {"start_token_0": _mean(first == 0), "start_token_1": _mean(first == 1)},
+        "addition": {
+            "start_token_0": _mean(first == 0),
+            "start_token_1": _mean(first == 1),
+            "commonest_of_batch": _mean(commonest),
+        },
         "sorting": {"always_sorted": shares, "always_unsorted": {n: 1 - share for n, share in shares.items()}},
     }
 
 
 def _mean(hits: Tensor) -> float:
     return hits.double().mean().item()
+
+
+def train_or_load(model: nn.Module, task: Task, recipe: Recipe, settings: dict, folder: Path) -> dict:
+    """The log of the run with these settings, which is trained if it is not in the folder; its weights in `model`."""
+    log = train_or_reuse(model, task, recipe, settings, folder)
+    model.load_state_dict(checkpoint.load(folder / "best_model.pth", task.kind)["model"])
+    return log
 
 
 # --- problem 1: the first digit is given away --------------------------------------------------------------------
@@ -74,20 +89,6 @@ def greedy(model: nn.Module, test: Sums, start: int) -> float:
     return _mean((answer == test.targets).all(1))
 
 
-@torch.no_grad()
-def greedy_without_encoder_heads(model: nn.Module, test: Sums, start: int) -> list[float]:
-    """The same score with each encoder head zeroed, the lowest first. Teacher-forced, which is equal: right rows read
-    right prefixes only."""
-    model.eval()
-    scores = []
-    for head in head_names(model, "encoder"):
-        with Hooks(model, {head: zero}):
-            logits = model(test.sources, test.targets[:, :-1])
-        right = (logits.argmax(-1) == test.targets[:, 1:]).all(1)
-        scores.append(_mean(right & (test.targets[:, 0] == start)))
-    return sorted(scores)
-
-
 def train_given_first(config: dict, ignored: int | None, folder: Path, rows: dict[str, Sums] | None = None) -> dict:
     """Train with the mistake and score as its authors did, teacher-forced and greedy. `config`: see train.py."""
     if rows is None:
@@ -98,38 +99,39 @@ def train_given_first(config: dict, ignored: int | None, folder: Path, rows: dic
     task = replace(make_addition_task(rows, config["hard_weight"]), score=score_given_first(ignored))
     recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
     mistake = "first digit given" if ignored is None else f"first digit given, {ignored} ignored"
-    log = train_or_reuse(model, task, recipe, config | {"mistake": mistake}, folder)
+    log = train_or_load(model, task, recipe, config | {"mistake": mistake}, folder)
     return {
         "teacher_forced": log["test_acc"],
         "greedy_from_0": greedy(model, rows["test"], 0),
         "greedy_from_1": greedy(model, rows["test"], 1),
-        "greedy_from_1_without_worst_encoder_heads": greedy_without_encoder_heads(model, rows["test"], 1)[:3],
     }
 
 
-# --- problem 1: heads ablated along the wrong axis ---------------------------------------------------------------
+# --- problem 1: an ablation that tells nothing --------------------------------------------------------------------
 
 
 @torch.no_grad()
 def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
-    """Every head 'removed' in the right way and in a wrong one: the largest drop of exact match, and how many cost less
-    than SMALL.
+    """Every head "removed" in the right way and in the wrong one: the largest drop of exact match, and how many heads
+    cost less than SMALL.
 
-    columns     the head's d_head columns of the output projection (the right way: equal to zeroing its output)
-    one_number  one entry of the output, as when index h is used on the last axis of [B, T, d_model]
+    columns    the head's d_head columns of the output projection (the right way: equal to zeroing its output)
+    rows       the same numbers as rows: a part of the output of all heads, and all of no head
     """
     rows = (test.sources, test.targets)
     baseline = evaluate(model, rows, score)[1]
-    drops = {"columns": [], "one_number": []}
+    drops = {"columns": [], "rows": []}
     for module in (module for module in model.modules() if isinstance(module, MultiHeadAttention)):
         output, kept = module.output, copy.deepcopy(module.output.state_dict())
         size = len(output.weight) // module.num_heads
         for head in range(module.num_heads):
-            output.weight[:, head * size : (head + 1) * size] = 0
+            own = slice(head * size, (head + 1) * size)
+            output.weight[:, own] = 0
             drops["columns"].append(baseline - evaluate(model, rows, score)[1])
             output.load_state_dict(kept)
-            output.weight[head], output.bias[head] = 0, 0
-            drops["one_number"].append(baseline - evaluate(model, rows, score)[1])
+            output.weight[own] = 0
+            output.bias[own] = 0
+            drops["rows"].append(baseline - evaluate(model, rows, score)[1])
             output.load_state_dict(kept)
     return {
         "largest_drop": {axis: max(by_head) for axis, by_head in drops.items()},
@@ -138,66 +140,59 @@ def ablation_by_axis(model: nn.Module, test: Sums) -> dict:
     }
 
 
-# --- problem 2: never learns --------------------------------------------------------------------------------------
-# Each changes one thing in the sound recipe.
+@torch.no_grad()
+def first_answer_for_all(model: nn.Module, test: Sums) -> float:
+    """The published mistake: the answer to the first sum of a batch is compared with every sum of the batch. So the
+    exact match of a model that is always right."""
+    model.eval()
+    hits = []
+    for sources, targets in zip(test.sources.split(BATCH), test.targets.split(BATCH), strict=True):
+        answer = model.generate(sources[:1], targets.shape[1], START)
+        hits.append((answer == targets).all(1))
+    return _mean(torch.cat(hits))
 
 
-class PostNormLayer(EncoderLayer):
-    """The same layer, normalised after each sublayer instead of before it."""
-
-    def forward(self, x, mask=None, bias=None, rotate=None):
-        x = self.attention_norm(x + self.dropout(self.attention(x, x, x, mask, bias, rotate)[0]))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+# --- problem 1: no mistake, another seed --------------------------------------------------------------------------
 
 
-def post_norm(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Normalise after each sublayer."""
-    for layer in model.layers:
-        layer.__class__ = PostNormLayer
-    model.norm = nn.Identity()  # the last layer has normalised already
-    return recipe
-
-
-def no_warm_up(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Begin with the highest learning rate."""
-    return replace(recipe, warmup_steps=0)
-
-
-def low_learning_rate(model: nn.Module, recipe: Recipe) -> Recipe:
-    """An eighth of ours, and the one that most people use."""
-    return replace(recipe, lr=1e-3)
-
-
-def unordered_values(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Embeddings as large as in the sound run, but close values no longer start close together."""
-    nn.init.normal_(model.embedding.weight, std=model.embedding.weight.std().item())
-    return recipe
-
-
-def large_values(model: nn.Module, recipe: Recipe) -> Recipe:
-    """Entries as large as nn.Embedding makes them, and still multiplied by √d_model as in the original paper: values
-    are then √(2·d_model) times as large as a sinusoidal code. Their order stays."""
-    model.embedding.weight.data /= model.embedding.weight.std()
-    return recipe
-
-
-MISTAKES_IN_SORTING = {
-    "values_drown_positions": large_values,
-    "values_unordered": unordered_values,
-    "low_learning_rate": low_learning_rate,
-    "post_norm": post_norm,
-    "no_warm_up": no_warm_up,
-}
-
-
-def train_sorting(config: dict, mistake: str, folder: Path, rows: dict[str, Rows] | None = None) -> dict:
-    """A run of problem 2 with one of these mistakes; `config` is that of the sound run."""
+def train_adder(config: dict, folder: Path, rows: dict[str, Sums] | None = None) -> dict:
+    """The sound run of problem 1 with the seed of `config`: what the test rows lose without each head."""
     if rows is None:
         with jobs.one_at_a_time():
+            rows = load_sums()
+    torch.manual_seed(config["seed"])
+    model = addition.build(config)
+    recipe = Recipe(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
+    log = train_or_load(model, make_addition_task(rows, config["hard_weight"]), recipe, config, folder)
+    drops = {}
+    for head in head_names(model):
+        with Hooks(model, {head: zero}):
+            drops[head] = log["test_acc"] - evaluate(model, (rows["test"].sources, rows["test"].targets), score)[1]
+    return {"test_acc": log["test_acc"], "drops": drops}
+
+
+# --- problem 2: positions that are stretched over the whole table ------------------------------------------------
+
+
+class StretchedPositionalEncoding(SinusoidalPositionalEncoding):
+    """Positions multiplied by (rows of the table / length of the sequence), in training as in tests: the last token of
+    every sequence stands near the end of the table. Called sinusoidal where it was published."""
+
+    def positions(self, lengths: Tensor, width: int) -> Tensor:
+        return super().positions(lengths, width) * (self.max_len / width)
+
+
+def train_stretched(config: dict, folder: Path, rows: dict[str, Rows] | None = None) -> dict:
+    """The sound run of problem 2 with this mistake; `config` is that of the sound run. Accuracy in range and beyond."""
+    with jobs.one_at_a_time():
+        if rows is None:
             rows = load_rows()
+        far = {length: load_test_set(DEFAULT, "extrapolation", int(length)) for length in LENGTHS}
     torch.manual_seed(config["seed"])
     model = sorting.build(config)
+    model.scheme.__class__ = StretchedPositionalEncoding
     settings = Settings(**{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay")})
-    recipe = MISTAKES_IN_SORTING[mistake](model, make_recipe(settings))
     task = make_sorting_task(rows, config["batch_size"])
-    return {"test_acc": train_or_reuse(model, task, recipe, config | {"mistake": mistake}, folder)["test_acc"]}
+    log = train_or_load(model, task, make_recipe(settings), config | {"mistake": "stretched positions"}, folder)
+    by_length = {length: evaluate(model, test, task.score)[1] for length, test in far.items()}
+    return {"test_acc": log["test_acc"], "by_length": by_length}

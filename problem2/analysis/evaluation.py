@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from lab.statistics import wilson
-from problem2.dataset import Rows, load_test_set
-from problem2.generate_data import TEST_ROWS
+from problem2.dataset import Rows, load_test_set, to_rows
+from problem2.generate_data import TEST_ROWS, make_rows
 from problem2.model import SortingClassifier
 
 KINDS = {"extrapolation": "the course's negatives (L/3 swaps)", "adjacent": "one swap of two neighbours"}
 COLLAPSED_AT = 0.99  # of all predictions the same
 BATCH_SIZE = 512
+BALANCED_SEED = 3641  # of `balanced_rows`, beside the length
 SCORES_AT_ONCE = 2**18  # attention scores of a batch, for each head: bounds memory at great lengths
 
 
@@ -36,6 +37,13 @@ def test_sets(data_dir: Path, lengths, rows: dict[str, Rows]) -> dict[str, Rows]
         for length in dict.fromkeys(wanted):
             sets[f"{kind}/{length}"] = load_test_set(data_dir, kind, length).part(slice(rows_used(length)))
     return sets
+
+
+def balanced_rows(length: int, each: int) -> Rows:
+    """Rows of one length, drawn as the course's are: the first `each` sorted and the first `each` unsorted ones."""
+    drawn = to_rows([row["sequence"] for row in make_rows(length, length, 3 * each, BALANCED_SEED + length)])
+    of_each_class = [(drawn.labels == label).nonzero().flatten()[:each] for label in (1, 0)]
+    return drawn.part(torch.cat(of_each_class))
 
 
 @torch.no_grad()

@@ -15,13 +15,12 @@ from lab.files import write_json
 from lab.tables import aligned
 from problem2.analysis.context import Context
 from problem2.analysis.evaluation import KINDS, measure
-from problem2.positional_encoding import HOMEWORK
 
 QUESTION = "How accurate is each at lengths it was not trained on?"
 NEEDS = ()  # schemes without which this is no question
 RESULTS = "extrapolation_results.json"
 DETAILS = "extrapolation_details.json"
-FILES = (RESULTS, DETAILS, "extrapolation_curves.png", "extrapolation_schemes.png")
+FILES = (RESULTS, DETAILS, "extrapolation_schemes.png")
 KEPT = 0.99  # accuracy of a scheme that works at a length
 CAPTION = (
     "Hollow marks: the same answer to every row, so that the accuracy is only that class's share. Bands: 95% intervals."
@@ -37,7 +36,6 @@ def run(context: Context) -> dict:
     points = {}
     for name, report in details.items():
         points[name] = {key: point_of(numbers) for key, numbers in report["sets"].items()}
-    draw_course(points, context.folder / "extrapolation_curves.png", context.trained_lengths, CAPTION)
     draw_grid(points, context.folder / "extrapolation_schemes.png", context.trained_lengths, CAPTION)
     return results
 
@@ -133,57 +131,6 @@ def draw_line(
         inside = "white" if point.collapsed else None
         axes.plot(length, point.accuracy, style["marker"], color=style["color"], markerfacecolor=inside)
     return lengths, accuracies
-
-
-def draw_course(points: Points, path: Path, trained: tuple[int, int], caption: str, vector: bool = False) -> None:
-    """The three encodings of the course (where there are none of them, any three), each line with its name."""
-    figure, axes = plt.subplots(figsize=(figures.WIDTH, 2.6))
-    names = [name for name in HOMEWORK if name in points] or [*points][:3]
-    ends = []  # of each line: its last accuracy, its name and its colour
-    for number, name in enumerate(names):
-        style = {"color": figures.COLOURS[(0, 6, 2)[number]], "marker": figures.MARKS[number]}
-        shift = 1.04 ** (number - 1)
-        lengths, accuracies = draw_line(axes, points[name], "extrapolation", trained, shift, **style)
-        ends.append((accuracies[-1], name, style["color"]))
-    length_axis(axes, sets_by_length(points[name], "extrapolation", trained), trained)
-    ends.sort()
-    heights = spread([accuracy for accuracy, _, _ in ends])
-    for height, (_, name, colour) in zip(heights, ends, strict=True):
-        axes.annotate(name, (lengths[-1], height), (14, 0), textcoords="offset points", va="center", color=colour)
-    axes.axhline(0.5, color="#999999", linewidth=1, zorder=1)
-    axes.text(trained[0], 0.51, "chance", color="#777777", fontsize=8)
-    axes.set(ylim=(0.4, 1.03), ylabel="accuracy", xlabel=f"length (shaded: {trained[0]} to {trained[1]}, trained)")
-    figure.suptitle(title_of_course({name: points[name] for name in names}))
-    figures.save(figure, path, caption, vector)
-
-
-def title_of_course(points: Points) -> str:
-    """Which encodings learned the task and give one constant answer from some length on."""
-    constant = []
-    for name, sets in points.items():
-        first = constant_from(sets)
-        if first is not None and sets["test"].accuracy > 0.9:
-            constant.append(f"{name} from length {first} on")
-    return f"One constant answer: {', '.join(constant)}" if constant else "Accuracy beyond the trained lengths"
-
-
-def constant_from(sets: dict[str, Point]) -> int | None:
-    """The length from which on every answer is constant."""
-    first = None
-    for length, name in sorted(lengths_in(sets), reverse=True):
-        if not sets[name].collapsed:
-            break
-        first = length
-    return first
-
-
-def spread(heights: list[float], gap: float = 0.045) -> list[float]:
-    """Ascending heights moved apart, so that labels at them do not overlap."""
-    moved = heights[:1]
-    for height in heights[1:]:
-        moved.append(max(height, moved[-1] + gap))
-    shift = (moved[-1] - heights[-1]) / 2
-    return [height - shift for height in moved]
 
 
 def keeps(sets: dict[str, Point], kind: str, trained: tuple[int, int]) -> bool:

@@ -103,6 +103,28 @@ def of_model(accuracy: float = 0.9985, epoch: int = EPOCHS, **sizes) -> Callable
     return lambda folder: checkpoint(folder, MODEL, accuracy, epoch, valid.weights(**sizes))
 
 
+XAVIER_TABLE = math.sqrt(2 / (300 + 128))
+
+
+def handed_out(
+    folder: Path, accuracy: float = 0.49, table: float = XAVIER_TABLE, rows: int = 101, best: float = 0, **more
+):
+    """A run of learned positions, and its checkpoint: embeddings and positions drawn with these sizes."""
+    series = [0.494] * (EPOCHS - 1) + [best or 0.494]
+    change(folder, LEARNED, test_acc=accuracy, val_acc=series, train_acc=series, config={})
+    generator = torch.Generator().manual_seed(0)
+    drawn = {"embedding.weight": (rows, math.sqrt(2 / (rows + 128))), "positions.table.weight": (300, table)}
+    model = {name: torch.randn(count, 128, generator=generator) * size for name, (count, size) in drawn.items()}
+    checkpoint(folder, f"{PROBLEM2}/learned/best_model.pth", series[-1], model=model | more)
+
+
+def perfect(folder: Path, of: str = "sinusoidal", least: float = 1.0, positions: str = "sinusoidal") -> None:
+    """Right at every length; the log says with which positions, and has a random seed, as most logs."""
+    change(folder, TABLE, **{of: dict.fromkeys(SHARES, 1.0) | {"64": least}})
+    config = {"positions": positions, "random_seed": 1}
+    change(folder, f"{PROBLEM2}/sinusoidal/training_log.json", config=config)
+
+
 # name -> what makes it, and everything that must be found then, no more and no fewer
 CASES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "the loss never leaves ln 2": (flat_loss, {"flat-loss"}),
@@ -157,6 +179,23 @@ CASES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "checkpoint of another width": (of_model(width=24), {"checkpoint-of-another-shape"}),
     "checkpoint of another inner width": (of_model(inner=48), {"checkpoint-of-another-shape"}),
     "checkpoint of more layers": (of_model(layers=4), {"checkpoint-of-another-shape"}),
+    "a position table as Xavier leaves it": (handed_out, {"small-position-table", "constant-classifier"}),
+    "the same, answering the other class": (
+        lambda to: handed_out(to, 0.51),
+        {"small-position-table", "constant-classifier"},
+    ),
+    "a large position table, and one class": (lambda to: handed_out(to, table=0.64), {"constant-classifier"}),
+    "a table that no initialisation of Xavier's leaves": (
+        lambda to: handed_out(to, table=0.02),
+        {"constant-classifier"},
+    ),
+    "two tables with positions in their names": (
+        lambda to: handed_out(to, **{"positions.other.weight": torch.randn(300, 128) * XAVIER_TABLE}),
+        {"constant-classifier"},
+    ),
+    "a run that learned, scored as one class": (lambda to: handed_out(to, best=0.97), {"constant-classifier"}),
+    "embeddings of another vocabulary": (lambda to: handed_out(to, rows=13), {"constant-classifier"}),
+    "no error at any length": (perfect, {"perfect-beyond-range"}),
     "a baseline of said rows": (
         lambda to: change(to, ABLATION, baseline=0.9, num_samples=500),
         {"two-baselines", "redundancy-unsupported"},
@@ -179,6 +218,11 @@ def a_little_learned(folder: Path) -> None:
 
 
 HONEST = {
+    "a position table as Xavier leaves it, and a run that learns": lambda to: handed_out(to, 0.97, best=0.97),
+    "the same, near one class's share and not on it": lambda to: handed_out(to, 0.5005),
+    "no error at any length but one": lambda to: perfect(to, least=0.998),
+    "no error at any length, with learned positions": lambda to: perfect(to, "learned"),
+    "no error at any length, with a scheme that the log names": lambda to: perfect(to, positions="randomized"),
     "half-trained": half_trained,
     "half-trained on the other side": lambda to: baseline(0.4105, 0.4105)(to),
     "a little learned": a_little_learned,
