@@ -39,6 +39,7 @@
     if (state.values.length <= SHORT) State.tooLong.delete("sorted");
     else State.tooLong.set("sorted", `sequences of more than ${SHORT} values`);
     other = counterpart(state.values);
+    press(sizeButtons, String(state.values.length));
     worker.start(
       { task: "classify", names: shown(), tokens: state.values, other },
       (result) => {
@@ -130,7 +131,7 @@
       table(
         [
           [
-            "position scheme",
+            term("position scheme"),
             "says",
             `of the same values ${Tools.isSorted(state.values) ? "out of order" : "sorted"}`,
             "",
@@ -188,8 +189,6 @@
   function change(values) {
     state.values = values;
     input.value = values.join(" ");
-    size.value = values.length;
-    sizeText.textContent = values.length;
     refuse(problem, results, "");
     classify();
   }
@@ -209,8 +208,6 @@
     refuse(problem, results, wrong, event.type === "input" && values.length < 2 && /^[\s\d]*$/.test(input.value));
     if (wrong || event.type === "change") return; // what is right has been shown at its last input
     state.values = values.map(Number);
-    size.value = values.length;
-    sizeText.textContent = values.length;
     classify();
   }
 
@@ -278,16 +275,9 @@
     },
     state.values.join(" "),
   );
-  const sizeText = h("b", {}, state.values.length);
-  const size = h("input", {
-    type: "range",
-    min: 4,
-    max: LONGEST,
-    value: state.values.length,
-    "aria-label": "length of a fresh sorted sequence",
-    oninput: () => (sizeText.textContent = size.value),
-    onchange: () => change(inOrder(+size.value, ++seed)),
-  });
+  const sizes = Object.fromEntries([8, 16, 24, 32, 64, 128, 256, LONGEST].map((n) => [n, whole(n)]));
+  const sizeButtons = choices(sizes, (n) => change(inOrder(+n, ++seed)));
+  const longer = button("256 values in order", () => change(inOrder(256, ++seed)), { class: "main" });
   const protocolButtons = choices(PROTOCOLS, setProtocol);
   const lengths = lengthsPart(facts, state, TRAINED, shown, label);
 
@@ -301,12 +291,13 @@
     h(
       "p",
       { class: "finding" },
-      "All models were trained on 8 to 16 values. At 256 values ",
+      "Trained on 8 to 16 values, at 256 ",
       h("b", {}, `${good.length} of ${course.length} position schemes`),
       ` are right in at least 99% of the test rows (${good.map(label).join(", ")}), and `,
-      h("b", {}, `${bad.length} in at most 60%, little better than guessing`),
+      h("b", {}, `${bad.length} in at most 60%`),
       ` (${bad.map(label).join(", ")}).`,
     ),
+    tryIt(longer, " and see who still tells them from the same values out of order."),
     input,
     h(
       "div",
@@ -315,7 +306,12 @@
       button("Shuffle", shuffle),
       button("Swap two neighbours", swapNeighbours),
       button("Fresh", () => change(inOrder(state.values.length, ++seed))),
-      h("label", {}, "length ", size, " ", sizeText),
+    ),
+    h(
+      "div",
+      { class: "row", role: "group", "aria-label": "values in order, of length" },
+      h("span", { class: "note" }, "in order, of length"),
+      Object.values(sizeButtons),
     ),
     problem,
     picture,
