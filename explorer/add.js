@@ -171,7 +171,7 @@
   const { exact_match } = facts.pruning;
   const free = exact_match.findLastIndex((share) => share >= 0.99);
   const { verification } = facts;
-  put(results, h("div", { class: "sides" }, h("div", {}, answer, patterns.tokens), program.element), patterns.elements);
+  put(results, h("div", { class: "sides" }, answer, h("div", {}, patterns.tokens)), program.element, patterns.elements);
   put(
     root,
     h("h2", { id: "add-title" }, "Add"),

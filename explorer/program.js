@@ -75,11 +75,15 @@ function programPart({ facts, names, examples }) {
       " one is added.",
     ),
     tryIt(examples, " and follow the carry."),
-    grid,
     h(
-      "ol",
-      { class: "note" },
-      words.map((line) => h("li", {}, line)),
+      "div",
+      { class: "sides" },
+      grid,
+      h(
+        "ol",
+        { class: "note" },
+        words.map((line) => h("li", {}, line)),
+      ),
     ),
   );
   return { element, draw };

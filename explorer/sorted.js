@@ -28,7 +28,7 @@
   // --- one sequence ------------------------------------------------------------------------------------------------
 
   let found = {};
-  let other = null; // the same values, sorted if these are not, else put out of order; null: all are equal
+  let other = null; // the same values in the other order; null: all are equal
   const shown = () => TRAINED.filter((name) => name.startsWith(state.protocol));
   const label = (name) => name.split("/")[1].replaceAll("_", " ");
 
@@ -38,7 +38,7 @@
     State.write({ values: state.values.length <= SHORT ? state.values.join(",") : null });
     if (state.values.length <= SHORT) State.tooLong.delete("sorted");
     else State.tooLong.set("sorted", `sequences of more than ${SHORT} values`);
-    other = counterpart(state.values);
+    other = Tools.counterpart(state.values);
     press(sizeButtons, String(state.values.length));
     worker.start(
       { task: "classify", names: shown(), tokens: state.values, other },
@@ -56,14 +56,10 @@
     drawVerdicts();
   }
 
-  function counterpart(values) {
-    const sorted = values.slice().sort((a, b) => a - b);
-    const made = Tools.isSorted(values) ? Tools.disordered(Tools.random(values.length), sorted, "swaps") : sorted;
-    return made.every((value, k) => value === values[k]) ? null : made;
-  }
-
   const says = (logits) => (logits[1] > logits[0] ? "sorted" : "not sorted");
   const truthOf = (values) => (Tools.isSorted(values) ? "sorted" : "not sorted");
+
+  const otherOrder = () => (Tools.isSorted(state.values) ? "out of order" : "in order");
 
   /** A model that says the same of these values in order and out of order is not right about either. */
   function verdict(name) {
@@ -125,6 +121,10 @@
         `${percent(best[2], 0)} to the one ${best[1]} (${short(best[0])})`,
       ];
     });
+    const right = shown().filter(isRight).length;
+    const tell = other ? `tell these values from the same ones ${otherOrder()}` : "are right";
+    const done = shown().every((name) => found[name]);
+    told.textContent = done ? `${right} of ${count(shown().length, "scheme")} ${tell}.` : "…";
     const focused = verdicts.contains(document.activeElement) && document.activeElement.textContent;
     put(
       verdicts,
@@ -133,7 +133,7 @@
           [
             term("position scheme"),
             "says",
-            `of the same values ${Tools.isSorted(state.values) ? "out of order" : "sorted"}`,
+            `of the same values ${otherOrder()}`,
             "",
             "logit margin",
             "votes by position: up for sorted",
@@ -182,7 +182,8 @@
     put(
       truth,
       h("b", {}, `${n} values, ${steps ? "not sorted" : "sorted"}`),
-      steps ? `: ${count(steps, "step")} down` : ": no step down",
+      steps ? `: ${count(steps, "step")} down. ` : ": no step down. ",
+      told,
     );
   }
 
@@ -259,7 +260,8 @@
   }
 
   const picture = h("div");
-  const truth = h("p");
+  const truth = h("p", { class: "stage" });
+  const told = h("span"); // by how many schemes
   const verdicts = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "what each scheme says" });
   const problem = h("p", { class: "problem", role: "alert" });
   const results = [picture, truth, verdicts];
@@ -291,9 +293,9 @@
     h(
       "p",
       { class: "finding" },
-      "Trained on 8 to 16 values, at 256 ",
+      "Trained on 8 to 16 values, ",
       h("b", {}, `${good.length} of ${course.length} position schemes`),
-      ` are right in at least 99% of the test rows (${good.map(label).join(", ")}), and `,
+      ` are right in at least 99% of the test rows of 256 (${good.map(label).join(", ")}), `,
       h("b", {}, `${bad.length} in at most 60%`),
       ` (${bad.map(label).join(", ")}).`,
     ),
@@ -305,7 +307,6 @@
       button("Sort", () => change(state.values.slice().sort((a, b) => a - b))),
       button("Shuffle", shuffle),
       button("Swap two neighbours", swapNeighbours),
-      button("Fresh", () => change(inOrder(state.values.length, ++seed))),
     ),
     h(
       "div",

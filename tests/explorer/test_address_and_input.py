@@ -141,7 +141,7 @@ def test_a_link_to_squeezed_waves(visit):
     for wrong in ("16", "4-0", "0,1", "0-99", "x", "0-4,"):
         page = visit(f"#squeeze={wrong}")
         shows(page, "#address", f"squeeze={wrong}")
-        assert pressed.count() == 5 and page.locator('#waves .waves button[aria-pressed="true"]').count() == 0
+        assert page.locator('#waves .waves button[aria-pressed="true"]').count() == 0
 
 
 def test_a_sum_pasted_into_one_field(visit):

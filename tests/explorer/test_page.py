@@ -88,13 +88,13 @@ def test_pruning_counts_heads_that_are_off_by_hand_too(visit, facts):
     page, order = visit(), facts["addition"]["pruning"]["order"]
     slider = page.get_by_label("heads removed in greedy order")
     slider.fill("1")
-    shows(page, "#add .sides", f"1 head off, the last {short_name(order[0])}")
+    shows(page, "#add .sides >> nth=-1", f"1 head off, the last {short_name(order[0])}")
     slider.fill("12")
     page.get_by_role("button", name=re.compile(f"^{re.escape(short_name(order[15]))}:")).click()
-    shows(page, "#add .sides", f"12 heads off, the last {short_name(order[11])}, and 1 other off")
+    shows(page, "#add .sides >> nth=-1", f"12 heads off, the last {short_name(order[11])}, and 1 other off")
     assert slider.input_value() == "12"
     page.get_by_role("button", name="All heads on").click()
-    shows(page, "#add .sides", "no head off in this order")
+    shows(page, "#add .sides >> nth=-1", "no head off in this order")
 
 
 def test_carry_by_button_and_by_dragging(visit, facts):
@@ -195,8 +195,8 @@ def test_the_program_writes_what_the_model_writes(visit, facts):
     page = visit()
     for a, b in facts["addition"]["rows"][:8]:
         page.get_by_label("first number", exact=True).fill(f"{a}+{b}")
-        rows = [row.split() for row in text(page, "#program tbody").splitlines()]
-        assert "".join(row[-2] for row in rows) == "".join(row[-1] for row in rows) == f"{a + b:04}"
+        rows = [row.locator("td").all_inner_texts() for row in page.locator("#program tbody tr").all()]
+        assert "".join(row[-2][-1] for row in rows) == "".join(row[-1] for row in rows) == f"{a + b:04}"
         assert page.locator("#program .bad").count() == 0
     page = visit("#off=decoder.0.self.head0:z")
     assert page.locator("#program .bad").count() >= 1
@@ -265,6 +265,8 @@ def test_sorted_a_model_that_says_one_thing_to_everything_is_not_right(visit):
 
     for scheme in ("window", "alibi"):
         assert "✓ right" in verdict(scheme)
+    right = page.locator("#sorted .verdicts .good").count()
+    shows(page, "#sorted .stage", f"{right} of 11 schemes tell these values from the same ones out of order.")
     for scheme in ("sinusoidal", "none"):
         assert "same answer to both" in verdict(scheme)
     page.get_by_role("button", name="Swap two neighbours").click()
@@ -287,6 +289,27 @@ def tab_to(page, test: str) -> None:
     raise AssertionError(f"Tab does not reach {test}")
 
 
+def test_what_has_the_focus_is_in_sight(visit):
+    """Not under the navigation or the strip that stay on top of a phone's screen, forwards and backwards."""
+    page = visit("#off=encoder.1.self.head1:z", 360)
+    accuracy(page)
+    page.locator("#add input").first.focus()
+    for key in ["Tab"] * 45 + ["Shift+Tab"] * 45:
+        page.keyboard.press(key)
+        focus = page.evaluate_handle("document.activeElement")
+        assert focus.evaluate(IN_SIGHT), (key, focus.evaluate("element => element.outerHTML"))
+
+
+# The middle of the element lies on the screen with nothing before it, once smooth scrolling has ended.
+IN_SIGHT = """element => new Promise((end) => {
+  const inSight = (tries) => {
+    const box = element.getBoundingClientRect();
+    const seen = element.contains(document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2));
+    if (seen || tries === 0) end(seen);
+    else setTimeout(inSight, 50, tries - 1);
+  };
+  inSight(60);
+})"""
 HEARD = """window.heard = "";
 new MutationObserver(() => (heard += document.getElementById("status").textContent + ". "))
   .observe(document.getElementById("status"), { childList: true });"""
