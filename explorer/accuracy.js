@@ -1,8 +1,9 @@
 "use strict";
 /* Accuracy of the addition model over the test sums, with all heads on and as they are now; and greedy pruning. */
 
-/** `state` is the panel's: off, a Map of heads to "zero" or "mean". setOff(off) switches heads. */
-function accuracyPart({ facts, state, interventions, setOff }) {
+/** `state` is the panel's: off, a Map of heads to "zero" or "mean". setOff(off) switches heads; tell(text) gets the share
+    of sums that are right. */
+function accuracyPart({ facts, state, interventions, setOff, tell }) {
   const ROWS = facts.rows;
   const { order, exact_match } = facts.pruning;
   const worker = background(["addition"]);
@@ -66,6 +67,7 @@ function accuracyPart({ facts, state, interventions, setOff }) {
     const before = byClass(baseline || []);
     const part = right.length < ROWS.length;
     const share = ([ok, n]) => (n ? percent(ok / n) : "…");
+    tell(`${share(now[0])} of ${part ? `${right.length} so far` : whole(ROWS.length)}`);
     put(
       result,
       table([
@@ -133,14 +135,6 @@ function accuracyPart({ facts, state, interventions, setOff }) {
       {},
       h("h3", {}, `Accuracy over ${whole(ROWS.length)} test sums`),
       result,
-      h(
-        "div",
-        { class: "row" },
-        button("All heads on", () => {
-          stop();
-          setOff(new Map());
-        }),
-      ),
       exports("accuracy", null, () => [
         ["class", "right", "sums"],
         ...["all", ...facts.class_names].map((name, k) => [name, ...byClass(lastRight)[k]]),

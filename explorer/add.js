@@ -66,13 +66,18 @@
       );
     });
     put(answer, cards);
-    const judged = right ? "right" : `wrong: ${[...run.targets].join("")}`;
-    const text = `${state.a} + ${state.b} = ${[...run.answers].join("")}, ${judged}`;
+    const off = state.off.size;
     put(
       verdict,
+      h("b", {}, `${state.a} + ${state.b} = ${[...run.answers].join("")} `),
       h("b", { class: right ? "good" : "bad" }, right ? "Right. " : "Wrong. "),
-      state.off.size ? `${state.off.size} of ${count(headNames.length, "head")} switched off.` : "All heads on.",
+      off ? `${off} of ${count(headNames.length, "head")} switched off.` : "All heads on.",
     );
+    allOn.hidden = !off;
+    const without = off === 1 && state.off.get(worst) === "zero";
+    breakIt.textContent = `Switch ${short(worst)} ${without ? "on again" : "off"}`;
+    const judged = right ? "right" : `wrong: ${[...run.targets].join("")}`;
+    const text = `${state.a} + ${state.b} = ${[...run.answers].join("")}, ${judged}`;
     announce(text, "answer");
   }
 
@@ -100,6 +105,7 @@
   function drawAll() {
     compute();
     drawAnswer();
+    program.draw(run);
     patterns.draw();
     accuracy.drawCurve();
     clearTimeout(later);
@@ -115,8 +121,10 @@
   }
 
   function changeSum(event) {
+    const pasted = /^\s*(\d+)\s*\+\s*(\d+)\s*$/.exec(event?.target.value); // a sum pasted into one field
+    if (pasted) [inputA.value, inputB.value] = pasted.slice(1);
     const wrong = [inputA.value.trim(), inputB.value.trim()].filter((text) => !isOperand(text));
-    refuse(problem, [results], sentence(wrong[0]), event?.type === "input" && wrong.every(isUnfinished));
+    refuse(problem, [stage, results], sentence(wrong[0]), event?.type === "input" && wrong.every(isUnfinished));
     if (wrong.length || event?.type === "change") return; // what is right has been shown at its last input
     [state.a, state.b] = [inputA.value.trim(), inputB.value.trim()];
     State.write({ a: state.a, b: state.b });
@@ -131,25 +139,39 @@
       "aria-label": label,
       oninput: changeSum,
       onchange: changeSum,
+      onfocus: (event) => event.target.select(),
       autocomplete: "off",
     });
   const inputA = input("first number", state.a);
   const inputB = input("second number", state.b);
   const problem = h("p", { class: "problem", role: "alert" });
   const answer = h("div", { class: "answer" });
-  const verdict = h("p");
+  const verdict = h("span");
+  const share = h("span");
+  const switchTo = (off) => {
+    accuracy.stop();
+    setOff(off);
+  };
+  const allOn = button("All heads on", () => switchTo(new Map()));
+  const breakIt = button(
+    "",
+    () => switchTo(new Map(state.off.size === 1 && state.off.get(worst) === "zero" ? [] : [[worst, "zero"]])),
+    { class: "main" },
+  );
+  const stage = h("p", { class: "stage" }, verdict, " Test sums right: ", share, ". ", allOn);
   const patterns = patternsPart({ model, names, root, state, run: () => run, interventions, cycle });
-  const accuracy = accuracyPart({ facts, state, interventions, setOff });
-  const results = h("div");
+  const accuracy = accuracyPart({ facts, state, interventions, setOff, tell: (text) => put(share, text) });
   const preset = (a, b) =>
     button(`${a} + ${b}`, () => {
       [inputA.value, inputB.value] = [a, b];
       changeSum();
     });
+  const program = programPart({ facts: facts.program, names, examples: [preset("445", "555"), preset("347", "159")] });
+  const results = h("div");
   const { exact_match } = facts.pruning;
   const free = exact_match.findLastIndex((share) => share >= 0.99);
   const { verification } = facts;
-  put(results, answer, verdict, patterns.elements);
+  put(results, h("div", { class: "sides" }, answer, h("div", {}, patterns.tokens)), program.element, patterns.elements);
   put(
     root,
     h("h2", { id: "add-title" }, "Add"),
@@ -157,26 +179,18 @@
       "p",
       { class: "finding" },
       verification.errors === 0 && verification.exhaustive
-        ? ["The model writes ", h("b", {}, `all ${whole(verification.pairs)} sums right`)]
-        : `The model writes ${whole(verification.errors)} of ${whole(verification.pairs)} sums wrong`,
-      ". ",
-      h("b", {}, `${free} of its ${headNames.length} heads can be removed`),
-      ` one after another, and ${percent(exact_match[free])} of the test sums stay right. But switch off `,
-      h("b", {}, short(worst)),
-      ` alone, and only ${percent(facts.ablation[worst].zero)} are. Try it: its button is below.`,
+        ? ["This model adds ", h("b", {}, `all ${whole(verification.pairs)} sums right`)]
+        : `This model adds ${whole(verification.errors)} of ${whole(verification.pairs)} sums wrong`,
+      `. Of its ${headNames.length} heads `,
+      h("b", {}, `${free} can go`),
+      `, and ${percent(exact_match[free])} of the test sums stay right; without ${short(worst)} alone, only `,
+      h("b", {}, percent(facts.ablation[worst].zero)),
+      " do.",
     ),
-    h(
-      "div",
-      { class: "row" },
-      inputA,
-      "+",
-      inputB,
-      preset(...example),
-      preset("445", "555"),
-      preset("120", "345"),
-      preset("999", "999"),
-    ),
+    tryIt(breakIt, " and watch the answer."),
+    h("div", { class: "row" }, inputA, "+", inputB, preset(...example), preset("120", "345"), preset("999", "999")),
     problem,
+    stage,
     results,
     accuracy.element,
   );

@@ -46,7 +46,8 @@ HERE, PAGE = Path(__file__).resolve().parent, ROOT / "explorer/explorer.html"
 RESULTS1, RESULTS2 = ROOT / "problem1/results", ROOT / "problem2/results"
 PROGRAM, TEXT, SCHEMES_STUDY = (ROOT / "beyond" / name / "results" for name in ("program", "any_length", "schemes"))
 ENGINE = ("engine", "addition_model", "text_model", "sorting_model", "weights")
-PANELS = ("ui", "patterns", "accuracy", "add", "carry_map", "carry", "proof", "length", "lengths", "sorted", "main")
+PANELS = ("ui", "patterns", "accuracy", "program", "add", "carry_map", "carry", "proof", "length", "lengths", "sorted")
+PANELS += ("waves", "main")
 LENGTHS = generate_data.COURSE_LENGTHS
 IN_PAGE = [*(f"course/{scheme}" for scheme in SCHEMES), "strict/window"]  # of the strict protocol only one is committed
 FIGURES = {  # for readers whose browser runs no scripts
@@ -151,9 +152,15 @@ def facts_of_addition(model: torch.nn.Module) -> dict:
             for head in head_names(model)
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
-        "program": results(PROGRAM / "program.json")["lines"],
+        "program": facts_of_program(),
         "groups": [carry_group(group) for group in groups if group["pairs"]],
     }
+
+
+def facts_of_program() -> dict:
+    """What each column tells each digit of the answer, and the program that follows, in words"""
+    program = results(PROGRAM / "program.json")
+    return {"tells": [[edge["variable"] for edge in row] for row in program["edges"]], "lines": program["lines"]}
 
 
 def carry_group(group: dict) -> dict:
@@ -201,7 +208,18 @@ def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         again = dict(zip(models, pool.map(accuracies, (model for _, model in models.values())), strict=True))
-    return {"committed": committed, "rounded": again, "sets": {key: len(part.labels) for key, part in rows.items()}}
+    projection = exact({"projection": projection_on_trained_codes(models["course/sinusoidal"][1].scheme)})
+    sizes = {key: len(part.labels) for key, part in rows.items()}
+    return {"committed": committed, "rounded": again, "sets": sizes} | projection
+
+
+def projection_on_trained_codes(scheme: torch.nn.Module, trained: int = 16, energy: float = 0.999) -> Tensor:
+    """[d, d] onto the fewest directions that hold this share of the codes of the trained positions"""
+    codes = scheme.code(torch.arange(trained, dtype=torch.double))
+    _, sizes, directions = torch.linalg.svd(codes, full_matrices=False)
+    held = sizes.square().cumsum(0) / sizes.square().sum()
+    directions = directions[: int((held < energy).sum()) + 1]
+    return directions.T @ directions
 
 
 # --- the page ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 "use strict";
 /* Carry: two sums that differ in a carry. What heads give in one run is put into the other, until the digit flips. */
 (() => {
-  const { groups, program } = FACTS.addition;
+  const { groups } = FACTS.addition;
   const model = Engine.load(MODELS.addition);
   const { digits, T, S, vocabulary, headNames } = model;
   const root = document.getElementById("carry");
@@ -22,21 +22,17 @@
       );
     });
 
-  // The page opens on the finding: of the straight carries the one that a single head brings best, this head patched.
+  // The page opens on the pair to try: of the straight carries the one that a single head brings best.
   const strongest = (group) => headNames.reduce((x, y) => (group.moved[y] > group.moved[x] ? y : x));
   const straight = groups.filter((group) => group.nines === 0);
   const first = straight.length && straight.reduce((x, y) => (y.moved[strongest(y)] > x.moved[strongest(x)] ? y : x));
   const example = first ? first.example.flat().join(",") : "191,401,691,401";
-  const opening =
-    first && !State.values.has("pair")
-      ? `${strongest(first)}@${[...Array(length(strongest(first))).keys()].join(".")}`
-      : "";
   const state = {
     numbers: State.read("pair", example, isPair).split(/[,+ ]/),
     patched: new Map(headNames.map((head) => [head, new Set()])), // head -> positions that come from the other run
     map: State.read("map", "pair", (text) => text === "pair" || text === "all"),
   };
-  for (const part of State.read("patch", opening, isPatch).split(",").filter(Boolean)) {
+  for (const part of State.read("patch", "", isPatch).split(",").filter(Boolean)) {
     const [head, positions] = part.split("@");
     for (const position of positions.split(".")) state.patched.get(head).add(+position);
   }
@@ -110,6 +106,7 @@
     const way = `The logit difference has moved ${percent(moved, 0)} of the way.`;
     const text = `The ${names[target]} digit ${becomes}. ${way}`;
     put(outcome, h("b", { class: stays ? "" : "bad" }, text));
+    if (first) smuggle.textContent = isSmuggled() ? "Patch none again" : `Patch ${short(strongest(first))}`;
     if (count) announce(text, "carry");
   }
 
@@ -179,6 +176,7 @@
   function showPair() {
     compute();
     const group = kind();
+    groups.forEach((each, k) => presets[k].setAttribute("aria-pressed", String(each === group)));
     circuit.disabled = !group;
     const size = group && group.circuit.heads.length;
     circuit.textContent = group
@@ -196,40 +194,43 @@
       autocomplete: "off",
       oninput: changePair,
       onchange: changePair,
+      onfocus: (event) => event.target.select(),
       "aria-label": `${k < 2 ? "clean" : "corrupted"} sum, ${k % 2 ? "second" : "first"} number`,
     }),
   );
   const problem = h("p", { class: "problem", role: "alert" });
   const result = h("div", { class: "scroll" });
-  const outcome = h("p");
+  const outcome = h("p", { class: "stage" });
   const choices = h("div");
   const map = carryMap({ model, names, length, state, kind, runs: () => runs, toggle, changed });
   const results = [result, outcome, choices, map.grids];
   const circuit = button("", () => kind() && patchHeads(kind().circuit.heads), { class: "main" });
-  const preset = (group) =>
-    button(group.name, () => {
-      group.example.flat().forEach((text, k) => (inputs[k].value = text));
-      clear();
-      changed();
-      changePair();
-    });
+  function showExample(group, heads) {
+    group.example.flat().forEach((text, k) => (inputs[k].value = text));
+    clear();
+    changePair();
+    patchHeads(heads);
+  }
+  const presets = groups.map((group) => button(group.name, () => showExample(group, group.circuit.heads)));
+
+  const isSmuggled = () => {
+    const heads = [...state.patched].filter(([, positions]) => positions.size).map(([head]) => head);
+    return state.numbers.join() === example && heads.join() === strongest(first);
+  };
+  const smuggle = button("", () => showExample(first, isSmuggled() ? [] : [strongest(first)]), { class: "main" });
 
   const shares = straight.map((group, k) => [
     k ? "; " : "",
     `into the ${group.digit} `,
     h("b", {}, short(strongest(group))),
-    `, ${percent(group.moved[strongest(group)], 0)} of the way to the other digit`,
+    ` (${percent(group.moved[strongest(group)], 0)} of the way)`,
   ]);
   const jointly = straight.map(
     (group) =>
       `${group.circuit.heads.length} (${group.digit}: ${percent(group.circuit.sufficiency.share)}, ` +
       `all other heads ${percent(group.circuit.complement.share)})`,
   );
-  const sentence = straight.length > 0 && [
-    "Which head brings the carry? Patched alone, the strongest are: ",
-    shares,
-    ".",
-  ];
+  const sentence = straight.length > 0 && ["Which head brings a carry? Patched alone, the strongest: ", shares, "."];
   const more =
     straight.length > 0 &&
     "Cross-attention heads that bring a straight carry together, and how often the digit flips: " +
@@ -252,49 +253,34 @@
     root,
     h("h2", { id: "carry-title" }, "Carry"),
     h("p", { class: "finding" }, sentence),
-    h("p", { class: "note" }, more),
-    h(
-      "p",
-      { class: "note" },
-      "Two sums differ in a carry. Press cells of the map, drag over several, or use the arrow keys and Enter: " +
-        "there the clean run gets the head's output from the corrupted run. Does the digit that the carry goes into " +
-        "flip? The number in a cell: how far this cell alone moves the logit difference, from 0 (clean) to 1 " +
-        "(corrupted).",
-    ),
+    first && tryIt(smuggle, `: does ${example.split(",").slice(0, 2).join(" + ")} take over the other sum's carry?`),
     h(
       "div",
       { class: "row", role: "group", "aria-label": "examples: carry into the" },
       h("span", { class: "note" }, "carry into the"),
-      groups.map(preset),
+      presets,
     ),
     h(
       "div",
       { class: "row" },
-      h("label", {}, "clean"),
-      inputs[0],
-      "+",
-      inputs[1],
-      h("label", {}, "corrupted"),
-      inputs[2],
-      "+",
-      inputs[3],
+      h("span", { class: "sum" }, h("label", {}, "clean"), " ", inputs[0], " + ", inputs[1]),
+      h("span", { class: "sum" }, h("label", {}, "corrupted"), " ", inputs[2], " + ", inputs[3]),
     ),
     problem,
     result,
     outcome,
     choices,
+    h(
+      "p",
+      { class: "note" },
+      "Press a cell, drag over several, or use the arrow keys and Enter to ",
+      term("patch"),
+      " the clean run with the corrupted one there. The number in a cell: how far it alone moves the ",
+      term("logit difference"),
+      ", from 0 (clean) to 1 (corrupted).",
+    ),
     map.grids,
-    program.length > 0 &&
-      h(
-        "details",
-        {},
-        h("summary", {}, "The program that was read from this model, in words"),
-        h(
-          "ol",
-          {},
-          program.map((line) => h("li", {}, line.replace(/\b(en|de)coder\.\d+\.(self|cross)\.head\d+/g, short))),
-        ),
-      ),
+    more && h("details", {}, h("summary", {}, "Several heads together"), h("p", { class: "note" }, more)),
     exports("carry-map", map.picture, map.rows),
   );
 

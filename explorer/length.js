@@ -153,6 +153,7 @@
 
   const area = (label, value) =>
     h("textarea", { rows: 2, "aria-label": label, oninput: compute, onchange: compute, spellcheck: "false" }, value);
+  const proof = proofPart(facts, SYMBOLS);
   const inputX = area("first number, of any length", state.x);
   const inputY = area("second number, of any length", state.y);
   const problem = h("p", { class: "problem", role: "alert" });
@@ -220,23 +221,17 @@
       { class: "finding" },
       "A second model writes a digit from six symbols: two digits of each number and the last two symbols it wrote. " +
         "There are only ",
-      h("b", {}, `${whole(facts.local_contexts)} such local contexts`),
+      h("b", {}, whole(facts.local_contexts)),
+      " such ",
+      term("local context", "contexts"),
       facts.proven
         ? ", and it is right in every one, by a logit margin of at least "
         : `, and it is wrong in ${whole(facts.failures)} of them; smallest logit margin `,
       h("b", {}, facts.smallest_margin.toFixed(2)),
       facts.proven ? ". So it adds right at every length." : ".",
     ),
-    h(
-      "p",
-      { class: "note" },
-      "The model runs here in double precision with an exponential function of its own, so every browser computes " +
-        "the same bits.",
-      theorem &&
-        theorem.holds &&
-        " The theorem on rounding covers them: in double precision no difference of logits is off by more than " +
-          `${theorem.largest_radius}.`,
-    ),
+    tryIt(proof.button, " and watch all of them being tried on your machine."),
+    proof.element,
     inputX,
     inputY,
     h(
@@ -248,7 +243,13 @@
     problem,
     verdict,
     columns,
-    h("div", { class: "sides" }, oneDigit, proofPart(facts, SYMBOLS)),
+    oneDigit,
+    h(
+      "p",
+      { class: "note" },
+      "Every browser computes the same bits: double precision, and an exponential function of the page's own.",
+      theorem && theorem.holds && ` No difference of logits is off by more than ${theorem.largest_radius}.`,
+    ),
   );
   compute();
 })();

@@ -12,9 +12,10 @@ function lengthsPart(facts, state, trained, shown, label) {
   const worker = background(trained);
   const curve = h("div");
   const lengthTable = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "accuracy by length" });
+  const ended = h("p", { class: "note" });
   const bar = h("progress", { value: 0, max: 1, hidden: true, "aria-label": "progress of the measurement" });
   const disorderButtons = choices(DISORDERS, setDisorder);
-  let live = {}; // name -> {length: share}
+  let live = {}; // name -> {length: {right, count}}
 
   const lengths = () => (state.protocol === "strict" ? [16, 32, 64, 128, 256, 512, 1024] : [16, 32, 64, 128, 256]);
 
@@ -27,7 +28,7 @@ function lengthsPart(facts, state, trained, shown, label) {
       .filter(([, share]) => share !== undefined);
   }
 
-  const measured = (name) => Object.entries(live[name] || {}).map(([n, share]) => [+n, share]);
+  const measured = (name) => Object.entries(live[name] || {}).map(([n, { right, count }]) => [+n, right / count]);
 
   function curvePicture() {
     const names = Object.keys(facts.committed).filter((name) => name.startsWith(`${state.protocol}/`));
@@ -57,7 +58,7 @@ function lengthsPart(facts, state, trained, shown, label) {
       ...LIVE_LENGTHS.map((n) => {
         const before = committed(name).find(([length]) => length === n);
         const now = (live[name] || {})[n];
-        return `${before ? percent(before[1], 0) : "–"}${now === undefined ? "" : ` / ${percent(now, 0)}`}`;
+        return `${before ? percent(before[1], 0) : "–"}${now === undefined ? "" : ` / ${now.right} of ${now.count}`}`;
       }),
     ]);
     put(lengthTable, table([["committed / measured here", ...LIVE_LENGTHS], ...rows]));
@@ -66,6 +67,7 @@ function lengthsPart(facts, state, trained, shown, label) {
 
   function measure() {
     live = {};
+    ended.textContent = "";
     const names = shown();
     const all = LIVE_LENGTHS.length * EACH;
     let done = 0;
@@ -75,7 +77,7 @@ function lengthsPart(facts, state, trained, shown, label) {
       { task: "lengths", names, lengths: LIVE_LENGTHS, count: EACH, seed: 641, disorder: state.disorder },
       ({ length, count, right }) => {
         bar.value = ++done;
-        for (const name of names) (live[name] = live[name] || {})[length] = right[name] / count;
+        for (const name of names) (live[name] = live[name] || {})[length] = { right: right[name], count };
         if (count % 5 === 0) draw();
       },
       () => {
@@ -92,6 +94,7 @@ function lengthsPart(facts, state, trained, shown, label) {
   }
 
   function reset() {
+    ended.textContent = bar.hidden ? "" : "The measurement was ended, as other rows were chosen.";
     worker.stop();
     live = {};
     bar.hidden = true;
@@ -116,12 +119,19 @@ function lengthsPart(facts, state, trained, shown, label) {
         h(
           "p",
           { class: "note" },
-          "Blue: the scheme chosen in the table above, on the committed test sets. Grey: the others.",
+          "Blue: the scheme chosen above, on the committed test sets. Grey: the others. Half of the rows are sorted, " +
+            "so one constant answer is right in about 50%.",
         ),
         exports("accuracy-by-length", curvePicture, () => [
-          ["model", "length", "committed", "measured here"],
+          ["model", "length", "committed", "right here", "of"],
           ...shown().flatMap((name) =>
-            committed(name).map(([n, share]) => [name, n, share, (live[name] || {})[n] ?? ""]),
+            committed(name).map(([n, share]) => [
+              name,
+              n,
+              share,
+              live[name]?.[n]?.right ?? "",
+              live[name]?.[n]?.count ?? "",
+            ]),
           ),
         ]),
       ),
@@ -135,6 +145,7 @@ function lengthsPart(facts, state, trained, shown, label) {
           button(`Measure here: ${EACH} fresh sequences of each length`, measure, { class: "main" }),
         ),
         bar,
+        ended,
       ),
     ),
   ];

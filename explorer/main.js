@@ -18,9 +18,22 @@
   }
 
   // A link opens at the panel that was used last.
-  for (const section of document.querySelectorAll("main section")) {
-    for (const kind of ["focusin", "click"]) section.addEventListener(kind, () => State.write({ at: section.id }));
+  for (const kind of ["focusin", "click"]) {
+    document.querySelector("main").addEventListener(kind, (event) => {
+      const section = event.target.closest("section");
+      if (section) State.write({ at: section.id });
+    });
   }
+
+  /** The navigation shows where one is: at the last panel that begins above the upper third of the screen. */
+  function showPlace() {
+    const above = PANELS.filter((id) => document.getElementById(id).getBoundingClientRect().top < innerHeight / 3);
+    for (const link of document.querySelectorAll("nav [data-jump]")) {
+      if (link.dataset.jump === above.at(-1)) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  }
+  addEventListener("scroll", showPlace, { passive: true });
 
   document.getElementById("save").append(
     button("Save this page as it is", () => {
@@ -41,31 +54,23 @@
   );
 
   const at = State.read("at", null, (name) => PANELS.includes(name));
-  const known = [
-    "at",
-    "a",
-    "b",
-    "off",
-    "hold",
-    "pair",
-    "patch",
-    "map",
-    "x",
-    "y",
-    "t",
-    "values",
-    "protocol",
-    "disorder",
-    "scheme",
-  ];
-  for (const key of [...State.values.keys()]) if (!known.includes(key)) State.problems.push(`“${key.slice(0, 40)}”`);
+  for (const key of [...State.values.keys()]) {
+    if (!State.known.has(key)) State.problems.push(`“${key.slice(0, 40)}”`);
+  }
   if (State.problems.length) {
     complain(
       document.getElementById("address"),
       `The address holds ${State.problems.join(", ")}, which this page cannot show: it shows its own example there.`,
     );
   }
-  if (at) jump(at, "instant");
+  if (at) {
+    jump(at, "instant");
+    // What stands above is still growing: the page stays at the panel until the reader moves.
+    const stay = new ResizeObserver(() => document.getElementById(at).scrollIntoView({ behavior: "instant" }));
+    stay.observe(document.body);
+    for (const kind of ["wheel", "pointerdown", "keydown"]) addEventListener(kind, () => stay.disconnect());
+  }
+  showPlace();
   addEventListener("hashchange", () => location.reload()); // a link to another state was followed
 
   const names = Object.keys(sorting.rounded);

@@ -182,14 +182,7 @@ function patternsPart({ model, names, root, state, run, interventions, cycle }) 
       looks,
       id
         ? [looksTable(id)]
-        : [
-            h(
-              "p",
-              { class: "note" },
-              "Point at a digit, here or in a pattern, to see where it looks (row) and who looks at it (column). " +
-                "A click holds it.",
-            ),
-          ],
+        : [h("p", { class: "note" }, "Press a digit to see where it looks (row) and who looks at it (column).")],
     );
   }
 
@@ -235,12 +228,17 @@ function patternsPart({ model, names, root, state, run, interventions, cycle }) 
   ];
 
   const elements = [
-    tokens,
-    looks,
     headGroup(
       "Encoder: the digits of the question look at each other",
-      "E0.1: encoder, layer 0, head 1. Rows look at columns. A button cycles its head: on, zero (output set to 0), " +
-        "mean (its mean over the test sums). Below: the smallest margin of this sum with that head off.",
+      [
+        "E0.1: encoder, layer 0, ",
+        term("head"),
+        " 1. Rows look at columns. A button switches its head: on, ",
+        term("ablation", "zero, mean"),
+        ". Below it: the smallest ",
+        term("margin"),
+        " of this sum with that head off.",
+      ],
       (head) => head.startsWith("encoder"),
     ),
     headGroup(
@@ -250,7 +248,7 @@ function patternsPart({ model, names, root, state, run, interventions, cycle }) 
     ),
     headGroup(
       "Decoder, self-attention: each digit of the answer looks at those written before",
-      "Column ›: the start token. A digit is read one position after it is written.",
+      "Column ›: the start. A digit is read one position after it is written.",
       (head) => head.startsWith("decoder") && head.includes(".self"),
     ),
     exports(
@@ -302,5 +300,5 @@ function patternsPart({ model, names, root, state, run, interventions, cycle }) 
     if (pointed(event) && pointed(event).tagName === "rect") hold(pointed(event).dataset.token);
   });
 
-  return { elements, draw, drawAlone };
+  return { tokens: [tokens, looks], elements, draw, drawAlone };
 }

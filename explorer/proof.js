@@ -4,7 +4,7 @@
 /** facts: what Python found; symbols: the text of each code. -> the part of the panel that proves it again here. */
 function proofPart(facts, symbols) {
   const worker = background(["text"]);
-  const result = h("div", { class: "scroll" });
+  const result = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "the proof" });
   const bar = h("progress", { value: 0, max: 1, hidden: true, "aria-label": "progress of the proof" });
   const proveButton = button("Prove it here", prove, { class: "main" });
   let counts = {};
@@ -12,7 +12,7 @@ function proofPart(facts, symbols) {
   function prove() {
     const started = performance.now();
     proveButton.disabled = true;
-    bar.hidden = false;
+    bar.hidden = element.hidden = false;
     worker.start(
       { task: "prove" },
       (found) => {
@@ -26,18 +26,20 @@ function proofPart(facts, symbols) {
           ["thinnest margin", found.thinnest.toFixed(3), facts.smallest_margin.toFixed(3)],
         ];
         const remarks = [h("p", { class: "note" }, `The thinnest margin is at ${contextText(found.at)}.`)];
+        let verdict = null;
         if (found.done === found.contexts) {
           const holds = found.wrong === 0 && found.contexts === facts.local_contexts;
-          const verdict = holds
+          const text = holds
             ? `Proven on this machine: all ${whole(found.contexts)} local contexts are right, ` +
               "so sums of every length are."
             : `Not proven: ${whole(found.wrong)} of ${whole(found.contexts)} local contexts are wrong.`;
           const seconds = ((performance.now() - started) / 1000).toFixed(1);
-          remarks.push(h("p", {}, h("b", { class: holds ? "good" : "bad" }, verdict), ` (${seconds} s)`));
-          announce(verdict, "proof");
+          verdict = h("p", {}, h("b", { class: holds ? "good" : "bad" }, text), ` (${seconds} s)`);
+          announce(text, "proof");
         }
         put(
           result,
+          verdict,
           table(lines),
           remarks,
           histogram(),
@@ -98,19 +100,16 @@ function proofPart(facts, symbols) {
     );
   }
 
-  return h(
+  const element = h(
     "div",
-    { class: "proof" },
-    h("h3", {}, "Every length at once"),
+    { class: "proof", hidden: true },
+    bar,
+    result,
     h(
       "p",
       { class: "note" },
-      "This runs the model on every local context that a sum can have, each with the right symbol beside it. " +
-        "As each step sees nothing else, being right in all of them means being right at every length, " +
-        "by induction over the positions.",
+      "A step sees nothing else: right in all contexts is right at every length, by induction over the positions.",
     ),
-    h("div", { class: "row" }, proveButton),
-    bar,
-    result,
   );
+  return { element, button: proveButton };
 }

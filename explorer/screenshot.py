@@ -33,10 +33,14 @@ def main() -> None:
     with sync_playwright() as engine:
         browser = launch(engine)
         page = browser.new_context(offline=True, viewport={"width": 1180, "height": 1000}).new_page()
-        page.goto(f"file://{PAGE}#hold=t0")
+        page.goto(f"file://{PAGE}#a=445&b=555&hold=t0")
         expect(page.locator("#add .accuracy thead th").last).to_have_text("now", timeout=60_000)
-        page.evaluate("document.querySelector('#add').scrollIntoView({behavior: 'instant'})")
-        write_bytes(PICTURE, in_few_colours(page.screenshot()))
+        expect(page.locator("#add .heads").first).to_contain_text("margin")
+        # From the sum that is typed to the encoder's maps
+        top = page.locator("#add input").first.bounding_box()["y"] - 16
+        maps = page.locator("#add .heads").first.bounding_box()
+        part = {"x": 0, "y": top, "width": 1180, "height": maps["y"] + maps["height"] + 8 - top}
+        write_bytes(PICTURE, in_few_colours(page.screenshot(full_page=True, clip=part)))
         browser.close()
     print(PICTURE)
 

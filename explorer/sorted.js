@@ -28,7 +28,7 @@
   // --- one sequence ------------------------------------------------------------------------------------------------
 
   let found = {};
-  let other = null; // the same values, sorted if these are not, else put out of order; null: all are equal
+  let other = null; // the same values in the other order; null: all are equal
   const shown = () => TRAINED.filter((name) => name.startsWith(state.protocol));
   const label = (name) => name.split("/")[1].replaceAll("_", " ");
 
@@ -38,7 +38,8 @@
     State.write({ values: state.values.length <= SHORT ? state.values.join(",") : null });
     if (state.values.length <= SHORT) State.tooLong.delete("sorted");
     else State.tooLong.set("sorted", `sequences of more than ${SHORT} values`);
-    other = counterpart(state.values);
+    other = Tools.counterpart(state.values);
+    press(sizeButtons, String(state.values.length));
     worker.start(
       { task: "classify", names: shown(), tokens: state.values, other },
       (result) => {
@@ -55,14 +56,10 @@
     drawVerdicts();
   }
 
-  function counterpart(values) {
-    const sorted = values.slice().sort((a, b) => a - b);
-    const made = Tools.isSorted(values) ? Tools.disordered(Tools.random(values.length), sorted, "swaps") : sorted;
-    return made.every((value, k) => value === values[k]) ? null : made;
-  }
-
   const says = (logits) => (logits[1] > logits[0] ? "sorted" : "not sorted");
   const truthOf = (values) => (Tools.isSorted(values) ? "sorted" : "not sorted");
+
+  const otherOrder = () => (Tools.isSorted(state.values) ? "out of order" : "in order");
 
   /** A model that says the same of these values in order and out of order is not right about either. */
   function verdict(name) {
@@ -124,15 +121,19 @@
         `${percent(best[2], 0)} to the one ${best[1]} (${short(best[0])})`,
       ];
     });
+    const right = shown().filter(isRight).length;
+    const tell = other ? `tell these values from the same ones ${otherOrder()}` : "are right";
+    const done = shown().every((name) => found[name]);
+    told.textContent = done ? `${right} of ${count(shown().length, "scheme")} ${tell}.` : "…";
     const focused = verdicts.contains(document.activeElement) && document.activeElement.textContent;
     put(
       verdicts,
       table(
         [
           [
-            "position scheme",
+            term("position scheme"),
             "says",
-            `of the same values ${Tools.isSorted(state.values) ? "out of order" : "sorted"}`,
+            `of the same values ${otherOrder()}`,
             "",
             "logit margin",
             "votes by position: up for sorted",
@@ -181,15 +182,14 @@
     put(
       truth,
       h("b", {}, `${n} values, ${steps ? "not sorted" : "sorted"}`),
-      steps ? `: ${count(steps, "step")} down` : ": no step down",
+      steps ? `: ${count(steps, "step")} down. ` : ": no step down. ",
+      told,
     );
   }
 
   function change(values) {
     state.values = values;
     input.value = values.join(" ");
-    size.value = values.length;
-    sizeText.textContent = values.length;
     refuse(problem, results, "");
     classify();
   }
@@ -209,8 +209,6 @@
     refuse(problem, results, wrong, event.type === "input" && values.length < 2 && /^[\s\d]*$/.test(input.value));
     if (wrong || event.type === "change") return; // what is right has been shown at its last input
     state.values = values.map(Number);
-    size.value = values.length;
-    sizeText.textContent = values.length;
     classify();
   }
 
@@ -262,7 +260,8 @@
   }
 
   const picture = h("div");
-  const truth = h("p");
+  const truth = h("p", { class: "stage" });
+  const told = h("span"); // by how many schemes
   const verdicts = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "what each scheme says" });
   const problem = h("p", { class: "problem", role: "alert" });
   const results = [picture, truth, verdicts];
@@ -278,16 +277,9 @@
     },
     state.values.join(" "),
   );
-  const sizeText = h("b", {}, state.values.length);
-  const size = h("input", {
-    type: "range",
-    min: 4,
-    max: LONGEST,
-    value: state.values.length,
-    "aria-label": "length of a fresh sorted sequence",
-    oninput: () => (sizeText.textContent = size.value),
-    onchange: () => change(inOrder(+size.value, ++seed)),
-  });
+  const sizes = Object.fromEntries([8, 16, 24, 32, 64, 128, 256, LONGEST].map((n) => [n, whole(n)]));
+  const sizeButtons = choices(sizes, (n) => change(inOrder(+n, ++seed)));
+  const longer = button("256 values in order", () => change(inOrder(256, ++seed)), { class: "main" });
   const protocolButtons = choices(PROTOCOLS, setProtocol);
   const lengths = lengthsPart(facts, state, TRAINED, shown, label);
 
@@ -301,12 +293,13 @@
     h(
       "p",
       { class: "finding" },
-      "All models were trained on 8 to 16 values. At 256 values ",
+      "Trained on 8 to 16 values, ",
       h("b", {}, `${good.length} of ${course.length} position schemes`),
-      ` are right in at least 99% of the test rows (${good.map(label).join(", ")}), and `,
-      h("b", {}, `${bad.length} in at most 60%, little better than guessing`),
+      ` are right in at least 99% of the test rows of 256 (${good.map(label).join(", ")}), `,
+      h("b", {}, `${bad.length} in at most 60%`),
       ` (${bad.map(label).join(", ")}).`,
     ),
+    tryIt(longer, " and see who still tells them from the same values out of order."),
     input,
     h(
       "div",
@@ -314,8 +307,12 @@
       button("Sort", () => change(state.values.slice().sort((a, b) => a - b))),
       button("Shuffle", shuffle),
       button("Swap two neighbours", swapNeighbours),
-      button("Fresh", () => change(inOrder(state.values.length, ++seed))),
-      h("label", {}, "length ", size, " ", sizeText),
+    ),
+    h(
+      "div",
+      { class: "row", role: "group", "aria-label": "values in order, of length" },
+      h("span", { class: "note" }, "in order, of length"),
+      Object.values(sizeButtons),
     ),
     problem,
     picture,

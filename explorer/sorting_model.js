@@ -4,6 +4,7 @@
   const { exp, sinCos, frequency, addSinusoidal, SEE_ALL, CAUSAL, Transformer } = Engine;
 
   const SPAN = 512; // of the schemes trained at random positions
+  const TRAINED = 16; // positions in the longest training row
 
   class Classifier extends Transformer {
     constructor(settings, weights) {
@@ -13,13 +14,17 @@
     }
 
     /** tokens -> the vote of each position [2 · T] ("not sorted", "sorted"), the logits, and for each head the mean
-        weight it gives to the neighbour before, to the token itself and to the neighbour after. */
-    run(tokens) {
+        weight it gives to the neighbour before, to the token itself and to the neighbour after.
+        change: what is done to a sinusoidal code, as in changedCode. */
+    run(tokens, change = null) {
       const T = tokens.length;
       const { width, scheme } = this;
       const x = this.embed("tokens", tokens);
       const positions = Float64Array.from(tokens, (_, i) => (this.random ? ((i + 0.5) * SPAN) / T : i));
-      for (let i = 0; i < T; i++) this.addPosition(x, i * width, positions[i]);
+      for (let i = 0; i < T; i++) {
+        if (change) this.changedCode(i, T, change).forEach((value, k) => (x[i * width + k] += value));
+        else this.addPosition(x, i * width, positions[i]);
+      }
       const rotate = scheme.endsWith("rope") ? (heads) => this.rotate(heads, positions) : null;
       const view = this.view(T);
       const neighbours = {};
@@ -63,6 +68,22 @@
         const row = Math.min(Math.floor(position), table.length / width - 1);
         for (let k = 0; k < width; k++) x[offset + k] += table[row * width + k];
       }
+    }
+
+    /** The sinusoidal code of a position among T. squeezed: waves (pairs of dimensions) that get the code of position
+        p · 15 / (T - 1), so that none is beyond training. projection: a matrix [width, width] for the whole code. */
+    changedCode(position, T, { squeezed = [], projection = null }) {
+      const { width } = this;
+      const code = new Float64Array(width);
+      const inside = (position * (TRAINED - 1)) / (T - 1);
+      for (let pair = 0; 2 * pair < width; pair++) {
+        const at = squeezed.includes(pair) ? inside : position;
+        const [sin, cos] = sinCos(at * frequency(pair, width));
+        code[2 * pair] = this.settings.size * sin;
+        code[2 * pair + 1] = this.settings.size * cos;
+      }
+      if (!projection) return code;
+      return code.map((_, row) => code.reduce((sum, value, k) => sum + projection[row * width + k] * value, 0));
     }
 
     /** Pairs of dimensions of each head turned by position · frequency */

@@ -44,6 +44,13 @@ const Tools = (() => {
     return values;
   }
 
+  /** The same values, sorted if these are not, else put out of order; null where all are equal */
+  function counterpart(values) {
+    const sorted = values.slice().sort((a, b) => a - b);
+    const made = isSorted(values) ? disordered(random(values.length), sorted, "swaps") : sorted;
+    return made.every((value, k) => value === values[k]) ? null : made;
+  }
+
   const isSorted = (values) => values.every((value, i) => i === 0 || values[i - 1] <= value);
 
   // --- carries -----------------------------------------------------------------------------------------------------
@@ -74,5 +81,5 @@ const Tools = (() => {
     return { target, nines: source - target };
   }
 
-  return { random, sampleSequence, disordered, isSorted, carryKind };
+  return { random, sampleSequence, disordered, counterpart, isSorted, carryKind };
 })();

@@ -62,6 +62,32 @@ function short(head) {
   return `${side[0].toUpperCase()}${layer}.${side === "encoder" ? "" : `${module}.`}${number}`;
 }
 
+/** One sentence on what to try, with the button that does it */
+const tryIt = (...children) => h("p", { class: "try" }, h("b", {}, "Try: "), children);
+
+// --- words ---------------------------------------------------------------------------------------------------------
+
+const WORDS = {
+  head: "A part of an attention layer. It looks at some tokens and adds what it finds there to the token that looks.",
+  margin: "How far the logit of the right digit stands above the best other one. Below 0, the digit is wrong.",
+  ablation: "Zero: the head's output is set to 0. Mean: to its mean over the test sums.",
+  patch: "A head's output is replaced by what the same head gave in another run; all else stays as it is.",
+  "logit difference": "Of the digit: the logit of the corrupted sum's digit minus that of the clean sum's.",
+  "local context": "All that the model sees for one digit: two digits of each number and the last two symbols written.",
+  "position scheme": "How a model is told where in the sequence a token stands.",
+  wave: "A pair of dimensions of the position code: sine and cosine of the position at one frequency.",
+};
+let terms = 0;
+
+/** A word of the field; pressed, it tells what it means. */
+function term(word, text = word) {
+  const id = `word-${++terms}`;
+  return [
+    h("button", { type: "button", class: "term", popovertarget: id }, text),
+    h("span", { id, popover: "auto", class: "meaning" }, h("b", {}, word), h("br"), WORDS[word]),
+  ];
+}
+
 // --- messages ------------------------------------------------------------------------------------------------------
 
 const news = new Map(); // topic -> what has changed there
@@ -106,16 +132,18 @@ function operands(digits) {
 
 // --- the state in the address --------------------------------------------------------------------------------------
 
-const PANELS = ["add", "carry", "length", "sorted"];
+const PANELS = [...document.querySelectorAll("nav [data-jump]")].map((link) => link.dataset.jump);
 const ADDRESS = location.hash.slice(1) || document.documentElement.dataset.state || "";
 
 const State = {
   values: new URLSearchParams(PANELS.includes(ADDRESS) ? `at=${ADDRESS}` : ADDRESS),
   problems: [],
+  known: new Set(), // keys that some panel reads
   tooLong: new Map(), // panel -> what a link leaves out
 
   /** The value of a key if it `fits`, else `otherwise`; what does not fit is named on top of the page. */
   read(key, otherwise, fits) {
+    this.known.add(key);
     const value = this.values.get(key);
     if (value === null) return otherwise;
     if (fits(value)) return value;

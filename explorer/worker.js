@@ -91,6 +91,21 @@ const tasks = {
       }
     }
   },
+
+  /** Fresh sequences, every second one sorted, for a model whose position codes are changed: after each round, for each
+      length how many it gets right and how many it calls sorted. The same rows for every change. */
+  *waves({ name, lengths, count, seed, change }) {
+    const rows = lengths.map((length) => ({ length, draw: Tools.random(seed * 100003 + length), right: 0, sorted: 0 }));
+    for (let k = 0; k < count; k++) {
+      for (const row of rows) {
+        const values = Tools.sampleSequence(row.draw, row.length, k % 2 ? "swaps" : "none");
+        const [no, yes] = models[name].run(values, change).logits;
+        row.right += yes > no === Tools.isSorted(values);
+        row.sorted += yes > no;
+      }
+      yield { count: k + 1, rows: rows.map(({ length, right, sorted }) => ({ length, right, sorted })) };
+    }
+  },
 };
 
 let current = 0;

@@ -1,7 +1,10 @@
 """What a person types wrong, and what an address holds: sentences, no old result, the same state again."""
 
+import re
+
 import pytest
 
+from explorer import build
 from tests.explorer.reading import accuracy, playwright, shows, text
 
 WRONG = [
@@ -23,6 +26,12 @@ WRONG = [
 ]
 
 
+README = build.HERE / "README.md"
+# Is the middle of the element on the screen, with nothing before it?
+UNCOVERED = """element => {
+  const box = element.getBoundingClientRect();
+  return element.contains(document.elementFromPoint(box.left + 20, box.top + box.height / 2));
+}"""
 RESULTS = {"add": ".answer", "carry": ".runs", "length": ".columns", "sorted": ".verdicts"}
 # In one step, as an element may be drawn anew at any moment.
 USABLE = "selector => document.querySelector(selector).closest('[inert]') === null"
@@ -92,18 +101,52 @@ def test_a_link_and_a_saved_copy_open_where_it_was(visit, tmp_path):
     shows_the_state(visit(file=tmp_path / "copy.html"))
 
 
-@pytest.mark.parametrize("panel", ["add", "carry", "length", "sorted"])
+@pytest.mark.parametrize("panel", ["add", "program", "carry", "length", "sorted", "waves"])
 def test_each_panel_has_a_link_of_its_own(visit, panel):
     """That of the navigation, and the address after the panel has been used."""
-    for address in (f"#{panel}", f"#at={panel}"):
-        page = visit(address)
-        playwright.expect(page.locator(f"#{panel} h2")).to_be_in_viewport()
-        shows(page, "#sorted .verdicts", "right")
-        assert text(page, "#address") == ""
-        assert abs(page.locator(f"#{panel}").evaluate("element => element.getBoundingClientRect().top") - 64) < 5
+    page = visit(f"#{panel}")
+    accuracy(page)
+    playwright.expect(page.locator("#sorted .verdicts")).not_to_contain_text("…")  # all that grows has grown
+    assert text(page, "#address") == ""
+    assert page.locator(f"#{panel}-title").evaluate(UNCOVERED)
+    playwright.expect(page.locator("nav [aria-current]")).to_have_attribute("href", f"#{panel}")
     page = visit()
     page.locator(f"#{panel} button").first.click()
     assert f"at={panel}" in page.url
+
+
+def test_the_documented_keys_are_those_that_the_page_reads(visit):
+    documented = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", README.read_text(), re.M))))
+    assert documented == set(visit().evaluate("[...State.known]"))
+
+
+def test_every_link_of_the_readme_opens_its_state(visit):
+    links = re.findall(r"\(explorer\.html(#[^)]+)\)", README.read_text())
+    assert len(links) >= 5
+    for link in links:
+        page = visit(link)
+        assert text(page, "#address") == ""
+        for part in link.removeprefix("#").split("&"):
+            assert part in page.evaluate("decodeURIComponent(location.hash)"), part
+
+
+def test_a_link_to_squeezed_waves(visit):
+    page = visit("#at=waves&squeeze=0-2,4,15")
+    pressed = page.locator('#waves .waves button[aria-pressed="true"]')
+    assert [button.inner_text().split()[0] for button in pressed.all()] == ["0", "1", "2", "4", "15"]
+    page.get_by_role("button", name="squeeze wave 3,").click()
+    playwright.expect(page).to_have_url(re.compile("squeeze=0-4%2C15"))
+    for wrong in ("16", "4-0", "x"):
+        page = visit(f"#squeeze={wrong}")
+        shows(page, "#address", f"squeeze={wrong}")
+        assert page.locator('#waves .waves button[aria-pressed="true"]').count() == 0
+
+
+def test_a_sum_pasted_into_one_field(visit):
+    page = visit()
+    page.get_by_label("second number", exact=True).fill(" 347 + 159")
+    assert page.get_by_label("first number", exact=True).input_value() == "347"
+    shows(page, "#add .stage", "347 + 159 = 0506 Right.")
 
 
 def test_a_link_says_what_it_leaves_out(visit):

@@ -12,6 +12,8 @@ from explorer import build, every_sum
 from lab.files import UserError, read_json, write_json
 from tests.conftest import ROOT
 
+PANELS = ("#add", "#program", "#carry", "#length", "#sorted", "#waves")
+
 
 def test_the_same_bytes_as_committed_and_nothing_from_outside(monkeypatch):
     """All bytes but the accuracy of the rounded models, which takes a minute."""
@@ -26,7 +28,7 @@ def test_the_same_bytes_as_committed_and_nothing_from_outside(monkeypatch):
         assert word not in scripts, word
     assert set(re.findall(r"https?://[\w.]+", scripts)) == {"http://www.w3.org"}  # the name of SVG, no address
     assert "{{" not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
-    assert set(re.findall(r'(?:src|href)="([^"]{1,8})', page)) <= {"data:ima", "#add", "#carry", "#length", "#sorted"}
+    assert set(re.findall(r'(?:src|href)="([^"]{1,8})', page)) <= {"data:ima", *PANELS}
 
 
 def test_rounding_keeps_each_number_within_half_a_step():

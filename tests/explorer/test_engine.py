@@ -238,3 +238,23 @@ def test_sorting_every_scheme(javascript, models, sequence, in_order):
         close(found["logits"], models[name](tokens)[0])
         for head, weights in found["neighbours"].items():
             close(weights, neighbours(hooks.pattern(head)[0]))
+
+
+def test_changed_position_codes(javascript, models, monkeypatch):
+    """Squeezed waves and removed directions, against the same codes in torch."""
+    model, T = models["course/sinusoidal"], 40
+    tokens = torch.arange(T) * 2
+    positions = torch.arange(T, dtype=torch.double)
+    true, squeezed = model.scheme.code(positions), model.scheme.code(positions * 15 / (T - 1))
+    some = true.clone()
+    some[:, 2:8] = squeezed[:, 2:8]  # waves 1 to 3, a sine and a cosine each
+    projection = build.projection_on_trained_codes(model.scheme)
+    assert torch.linalg.matrix_rank(projection) == 7
+    changes = [({"squeezed": [1, 2, 3]}, some), ({"projection": projection.flatten().tolist()}, true @ projection)]
+    for change, codes in changes:
+        found = javascript(
+            "return list(m['course/sinusoidal'].run(input.tokens, input.change).votes)",
+            {"tokens": tokens.tolist(), "change": change},
+        )
+        monkeypatch.setattr(model.scheme, "forward", lambda x, positions, codes=codes: x + codes)
+        close(found, model.votes(tokens[None])[0][0])

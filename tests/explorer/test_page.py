@@ -23,7 +23,8 @@ ADDITION = ROOT / "problem1/results"
 
 def test_opens_on_the_findings(visit, facts):
     page = visit()
-    for panel in ("add", "carry", "length", "sorted"):
+    for panel in ("add", "carry", "length", "sorted", "waves"):
+        assert page.locator(f"#{panel} .try button").count() >= 1
         assert len(text(page, f"#{panel} .finding")) > 80
     assert f"{facts['addition']['verification']['pairs']:,}" in text(page, "#add .finding")
     shows(page, "#add", "Right.")
@@ -58,7 +59,8 @@ def test_add_a_head_off(visit, facts):
     runner = InterventionRunner(load_model(ADDITION / "best_model.pth")[0], sums)
     found = accuracy(page)
     assert found == pytest.approx(runner.evaluate({worst: zero})[0].all(1).double().mean().item(), abs=6e-4)
-    assert f"switch off {name} alone, and only {found:.1%} are" in text(page, "#add .finding")
+    assert f"without {name} alone, only {found:.1%} do" in text(page, "#add .finding")
+    shows(page, "#add .stage", f"Test sums right: {found:.1%} of 2,000")
     head.click()
     assert head.inner_text().endswith("mean")
     page.get_by_role("button", name="All heads on").click()
@@ -86,13 +88,13 @@ def test_pruning_counts_heads_that_are_off_by_hand_too(visit, facts):
     page, order = visit(), facts["addition"]["pruning"]["order"]
     slider = page.get_by_label("heads removed in greedy order")
     slider.fill("1")
-    shows(page, "#add .sides", f"1 head off, the last {short_name(order[0])}")
+    shows(page, "#add .sides >> nth=-1", f"1 head off, the last {short_name(order[0])}")
     slider.fill("12")
     page.get_by_role("button", name=re.compile(f"^{re.escape(short_name(order[15]))}:")).click()
-    shows(page, "#add .sides", f"12 heads off, the last {short_name(order[11])}, and 1 other off")
+    shows(page, "#add .sides >> nth=-1", f"12 heads off, the last {short_name(order[11])}, and 1 other off")
     assert slider.input_value() == "12"
     page.get_by_role("button", name="All heads on").click()
-    shows(page, "#add .sides", "no head off in this order")
+    shows(page, "#add .sides >> nth=-1", "no head off in this order")
 
 
 def test_carry_by_button_and_by_dragging(visit, facts):
@@ -119,8 +121,6 @@ def test_carry_by_button_and_by_dragging(visit, facts):
     page.mouse.up()
     assert page.locator(pressed).count() == 16
     shows(page, "#carry", "digit flips")
-    page.get_by_text("The program that was read").click()
-    assert "E1.1" in text(page, "#carry ol") and ".head" not in text(page, "#carry ol")
 
 
 def test_carry_calls_a_pair_what_the_analysis_calls_it(visit, facts):
@@ -157,6 +157,83 @@ def test_length_and_proof(visit):
     assert re.search(r"wrong\s+0\s+0\b", found)
 
 
+def test_add_try_it(visit, facts):
+    """The button breaks the sum shown; what became wrong is in sight, also from the last of the heads."""
+    page = visit()
+    page.locator("#add .try button").first.click()
+    shows(page, "#add .stage", "Wrong. 1 of 24 heads switched off.")
+    page.locator("#add .head").last.scroll_into_view_if_needed()
+    playwright.expect(page.locator("#add .stage")).to_be_in_viewport(ratio=1)
+    page.locator("#add .try button").first.click()
+    shows(page, "#add .stage", "Right. All heads on.")
+
+
+def lit(page, kind: str) -> set[str]:
+    return {cell.get_attribute("data-cell") for cell in page.locator(f"#program td .{kind}").all()}
+
+
+def test_the_program_lights_up_for_a_sum(visit):
+    page = visit("#a=445&b=555")
+    shows(page, "#add .stage", "= 1000")
+    own = {"hundreds-hundreds", "tens-tens", "ones-ones"}
+    assert lit(page, "decides") == {"thousands-ones", "hundreds-ones", "tens-ones"}
+    assert lit(page, "hands") == {"thousands-hundreds", "thousands-tens", "hundreds-tens"}
+    assert lit(page, "own") == own
+    page.locator("#program").get_by_role("button", name="347 + 159").click()
+    shows(page, "#add .stage", "= 0506")
+    assert lit(page, "decides") == {"thousands-hundreds", "hundreds-ones", "tens-ones"}
+    assert lit(page, "hands") == {"hundreds-tens"}
+    assert lit(page, "own") == own
+    cells = {cell.get_attribute("data-cell"): cell.inner_text() for cell in page.locator("#program td span").all()}
+    assert cells["thousands-hundreds"] == "< 9" and cells["hundreds-tens"] == "9" and cells["tens-ones"] == "> 9"
+    assert cells["ones-ones"] == "6" and cells["ones-tens"] == cells["tens-hundreds"] == "–"
+    assert page.locator("#program li").count() == 4
+
+
+def test_the_program_writes_what_the_model_writes(visit, facts):
+    """Until a head is switched off that it needs."""
+    page = visit()
+    for a, b in facts["addition"]["rows"][:5] + [[445, 555], [347, 159], [456, 543]]:
+        page.get_by_label("first number", exact=True).fill(f"{a}+{b}")
+        rows = [row.locator("td").all_inner_texts() for row in page.locator("#program tbody tr").all()]
+        assert "".join(row[-2][-1] for row in rows) == "".join(row[-1] for row in rows) == f"{a + b:04}"
+        assert page.locator("#program .bad").count() == 0
+    page = visit("#off=decoder.0.self.head0:z")
+    assert page.locator("#program .bad").count() >= 1
+
+
+def outcome(page, preset: str) -> str:
+    page.locator("#waves").get_by_role("button", name=preset, exact=True).click()
+    playwright.expect(page.locator("#waves .stage")).to_contain_text(re.compile("^(Right|Collapsed|Below)"))
+    return text(page, "#waves .stage")
+
+
+def measured(page) -> list[float]:
+    return [float(cell.rstrip("%")) for cell in page.locator("#waves tbody tr").first.locator("td").all_inner_texts()]
+
+
+def test_waves_squeezed_or_true(visit):
+    """The curve is measured anew for each change: constant, or right up to 256."""
+    page = visit("#waves")
+    for preset in ("nothing changed", "only 1–3 true", "untrained directions removed"):
+        assert "says “not sorted” to everything" in outcome(page, preset), preset
+        assert measured(page)[0] > 95 and measured(page)[-3:] == [50, 50, 50]
+    for preset in ("Squeeze waves 0–4", "all squeezed"):
+        assert "Right at every length, up to 256" in outcome(page, preset), preset
+        assert min(measured(page)) >= 95
+    assert "squeeze=0-15" in page.url
+    shows(page, "#waves .note >> nth=-1", "40 sequences of each length")
+
+
+def test_words_of_the_field_are_told_when_pressed(visit):
+    page = visit()
+    for word in page.locator("main .term").all():
+        word.click()
+        playwright.expect(page.locator(".meaning:popover-open")).to_have_count(1)
+        page.keyboard.press("Escape")
+        playwright.expect(page.locator(".meaning:popover-open")).to_have_count(0)
+
+
 def test_sorted_edit_and_protocols(visit):
     page = visit()
     page.get_by_role("button", name="Shuffle").click()
@@ -173,7 +250,7 @@ def test_sorted_edit_and_protocols(visit):
     page.get_by_role("button", name="one swap of two neighbours").click()
     page.get_by_role("button", name="Measure here").click()
     shows(page, "#status", "measured")
-    assert re.search(r"window.*100% / 100%", text(page, "#sorted .sides"))
+    assert re.search(r"window.*100% / 20 of 20", text(page, "#sorted .sides"))
 
 
 def test_sorted_a_model_that_says_one_thing_to_everything_is_not_right(visit):
@@ -188,6 +265,8 @@ def test_sorted_a_model_that_says_one_thing_to_everything_is_not_right(visit):
 
     for scheme in ("window", "alibi"):
         assert "✓ right" in verdict(scheme)
+    right = page.locator("#sorted .verdicts .good").count()
+    shows(page, "#sorted .stage", f"{right} of 11 schemes tell these values from the same ones out of order.")
     for scheme in ("sinusoidal", "none"):
         assert "same answer to both" in verdict(scheme)
     page.get_by_role("button", name="Swap two neighbours").click()
@@ -210,6 +289,27 @@ def tab_to(page, test: str) -> None:
     raise AssertionError(f"Tab does not reach {test}")
 
 
+def test_what_has_the_focus_is_in_sight(visit):
+    """Not under the navigation or the strip that stay on top of a phone's screen, forwards and backwards."""
+    page = visit("#off=encoder.1.self.head1:z", 360)
+    accuracy(page)
+    page.locator("#add input").first.focus()
+    for key in ["Tab"] * 45 + ["Shift+Tab"] * 45:
+        page.keyboard.press(key)
+        focus = page.evaluate_handle("document.activeElement")
+        assert focus.evaluate(IN_SIGHT), (key, focus.evaluate("element => element.outerHTML"))
+
+
+# The middle of the element lies on the screen with nothing before it, once smooth scrolling has ended.
+IN_SIGHT = """element => new Promise((end) => {
+  const inSight = (tries) => {
+    const box = element.getBoundingClientRect();
+    const seen = element.contains(document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2));
+    if (seen || tries === 0) end(seen);
+    else setTimeout(inSight, 50, tries - 1);
+  };
+  inSight(60);
+})"""
 HEARD = """window.heard = "";
 new MutationObserver(() => (heard += document.getElementById("status").textContent + ". "))
   .observe(document.getElementById("status"), { childList: true });"""
@@ -309,6 +409,8 @@ def test_on_a_phone_nothing_that_matters_is_cut_off(visit):
         "#sorted .sides table th:last-child",
         "#sorted .sides table td:last-child",
         "#sorted .verdicts td:nth-child(4)",
+        "#program td",
+        "#waves table td:last-child",
     ):
         for element in page.locator(selector).all():
             assert element.evaluate(OUTSIDE) <= 1, (selector, element.inner_text())
