@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from beyond.program.scrub import Batch
-from beyond.program.variables import EDGE_VARIABLES, Columns
+from beyond.program.variables import EDGE_VARIABLES, EVERYTHING, Columns
 
 PAIR = "pair of digits"
 
@@ -46,7 +46,7 @@ class Tables:
 
 def value(name: str, column: Columns) -> Tensor:
     """The value of an edge's variable [N]; PAIR is finer than any of them, but knows no other column."""
-    if name == PAIR:
+    if name in (PAIR, EVERYTHING):
         return column.a * 10 + column.b
     return EDGE_VARIABLES[name].of(column)
 

@@ -193,7 +193,7 @@ def test_the_program_lights_up_for_a_sum(visit):
 def test_the_program_writes_what_the_model_writes(visit, facts):
     """Until a head is switched off that it needs."""
     page = visit()
-    for a, b in facts["addition"]["rows"][:8]:
+    for a, b in facts["addition"]["rows"][:5] + [[445, 555], [347, 159], [456, 543]]:
         page.get_by_label("first number", exact=True).fill(f"{a}+{b}")
         rows = [row.locator("td").all_inner_texts() for row in page.locator("#program tbody tr").all()]
         assert "".join(row[-2][-1] for row in rows) == "".join(row[-1] for row in rows) == f"{a + b:04}"

@@ -274,3 +274,10 @@ def test_a_model_that_is_not_always_right_is_measured_by_its_own_errors():
     edges = one.with_plus(any_rows(one, one.digits))
     enough, share = one.suffices(edges=edges)
     assert not enough and share < 0.1
+
+
+def test_models_of_other_sizes_are_measured_too():
+    found = analyze.measure(analysis_models.adder(), analysis_models.SETTINGS)
+    assert found["pairs"] == 8100 and len(found["edges"]) == 3 and found["readable"] == {}
+    assert found["lines"][0] == "hundreds: the carry out of the tens, or if they sum to 9, of the ones"
+    assert "untrained model" in analyze.findings(found)
