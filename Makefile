@@ -13,6 +13,8 @@ PARALLEL := $(MAKE) --no-print-directory -j$(CORES) $(if $(filter output-sync,$(
 P1 := problem1/results
 P2 := problem2/results
 HOMEWORK := sinusoidal learned none
+# Of the homework's encodings, beside the default seed.
+SEEDS := 642 643
 OTHERS := randomized rope alibi t5 window onehot randomized_learned randomized_rope
 
 .PHONY: all problem1 problem2 report readme beyond program rounding any_length schemes explorer studies population \
@@ -51,7 +53,7 @@ all: $(VENV)/ready  ## the homework: both problems and the report; about three m
 	@echo "Look first at report/report.pdf, then at the figures in both folders of results."
 	@$(UNCHANGED)
 
-beyond: $(VENV)/ready  ## what is upstairs and takes minutes, and the explorer; about eight minutes
+beyond: $(VENV)/ready  ## what is upstairs and takes minutes, and the explorer; about nine minutes
 	@$(PARALLEL) rounding program any_length schemes
 	@$(PARALLEL) explorer
 	@$(PY) report/build.py
@@ -103,6 +105,10 @@ $(P2)/%/training_log.json: problem2/data/test.json
 $(P2)/extrapolation/extrapolation_results.json: $(HOMEWORK:%=$(P2)/%/training_log.json)
 	$(call timed,$(PY) problem2/analyze.py)
 
+# The same with another seed: the stem is SEED/SCHEME.
+$(P2)/seeds/%/training_log.json: problem2/data/test.json
+	$(call train,problem2/train.py --encoding $(*F) --seed $(*D) --output-dir $(P2)/seeds/$(*D))
+
 # The report reads results upstairs, too: `make beyond` sets it again when it has made them.
 report: report/report.pdf  ## report/report.pdf from the results
 
@@ -130,10 +136,11 @@ beyond/any_length/results/training_log.json: problem1/data/test.json
 beyond/any_length/results/proof.json: beyond/any_length/results/training_log.json
 	$(call timed,$(PY) beyond/any_length/analyze.py)
 
-schemes: $(P2)/extrapolation/extrapolation_details.json  ## sorting: train every other position scheme, evaluate all
+schemes: $(P2)/extrapolation/extrapolation_details.json  ## sorting: train every other position scheme, and two more seeds
 
 $(P2)/extrapolation/extrapolation_details.json: $(HOMEWORK:%=$(P2)/%/training_log.json) \
-		$(OTHERS:%=$(P2)/%/training_log.json)
+		$(OTHERS:%=$(P2)/%/training_log.json) \
+		$(foreach seed,$(SEEDS),$(HOMEWORK:%=$(P2)/seeds/$(seed)/%/training_log.json))
 	$(call timed,$(PY) problem2/analyze.py)
 
 explorer: explorer/explorer.html  ## explorer/explorer.html: the trained models, running in one page

@@ -12,14 +12,15 @@ from pathlib import Path
 import torch
 
 from beyond import jobs
-from beyond.schemes import mechanism, strict
+from beyond.schemes import distances, mechanism, strict
 from beyond.schemes import window_proof as proof
 from lab import checkpoint
 from lab.fast import Fast
 from lab.files import UserError, read_json
 from lab.training import Recipe, Task, data_digest, finished, train_or_reuse
 from problem2 import dataset
-from problem2.analysis import evaluation, extrapolation
+from problem2.analysis import by_length, evaluation, extrapolation
+from problem2.analysis.context import SEEDS
 from problem2.checkpoint import KIND
 from problem2.dataset import Rows
 from problem2.positional_encoding import SCHEMES
@@ -68,12 +69,17 @@ def recipe_of(config: dict) -> Recipe:
     return replace(make_recipe(settings), ema_decay=config["ema_decay"])
 
 
+def homework_folders(scheme: str, seed: int | str) -> list[Path]:
+    """Where problem 2's results may have the model of a scheme: for the default seed, and for another one."""
+    return [HOMEWORK / scheme, HOMEWORK / SEEDS / f"{seed}" / scheme]
+
+
 def trained(config: dict, rows: dict[str, Rows], folder: Path) -> Path:
     """Where the model with this configuration is: in problem 2's results, or in `folder`, trained now if need be."""
     task = task_of(config, rows)
-    homework = HOMEWORK / config["encoding"]
-    if finished(homework, config | {"data": data_digest(task)}) is not None:
-        return homework
+    for homework in homework_folders(config["encoding"], config["seed"]):
+        if finished(homework, config | {"data": data_digest(task)}) is not None:
+            return homework
     torch.manual_seed(config["seed"])
     train_or_reuse(build(config), task, recipe_of(config), config, folder)
     return folder
@@ -95,16 +101,19 @@ def train_and_measure(config: dict, lengths: list[int], encoding: str, data: str
     longest = rows["train"].length_range()
     with Fast():
         numbers = numbers_of(model, sets, place)
-        course = "protocol" not in config
-        causes = mechanism.measure(model, experiments, longest[1], numbers) if course else None
-        proven = proof.prove(model)
-    return {
-        "training": read_log(place / "training_log.json"),
-        "trained_lengths": list(longest),
-        "sets": numbers,
-        "mechanism": causes,
-        "proof": proven,
-    }
+        measured = {
+            "training": read_log(place / "training_log.json"),
+            "trained_lengths": list(longest),
+            "sets": numbers,
+            "mechanism": None,
+            "proof": proof.prove(model),
+        }
+        if "protocol" not in config:
+            every = by_length.lengths_to_test(longest, max(lengths))
+            measured["mechanism"] = mechanism.measure(model, experiments, longest[1], numbers)
+            measured["by_length"] = by_length.measure(model, by_length.rows_of(every)) | {"lengths": every}
+            measured["distances"] = distances.measure(model, rows["test"], longest[1])
+    return measured
 
 
 def numbers_of(model: strict.SortingClassifier, sets: dict[str, Rows], place: Path) -> dict[str, dict]:
@@ -148,7 +157,9 @@ def collect(output_dir: Path, forget: bool = False) -> list[dict]:
     runs = []
     for path in sorted(output_dir.glob("*/*/*/measured.json")):
         content = read_json(path, "delete it.")
-        logs = [folder / "training_log.json" for folder in (path.parent, HOMEWORK / path.parent.name)]
+        seed, scheme = path.parts[-3:-1]
+        folders = [path.parent, *reversed(homework_folders(scheme, seed))]  # its own, another seed's, the default's
+        logs = [folder / "training_log.json" for folder in folders]
         log = next((log for log in logs if log.exists()), None)
         if log and isinstance(content, dict) and content.get("training") == read_log(log):
             runs.append(content)

@@ -19,7 +19,7 @@ import lab.installed
 
 from beyond import jobs
 from beyond.schemes.runs import PROTOCOLS, VARIANTS, collect, config_of_run, data_sets, train_and_measure
-from beyond.schemes.summary import answer, as_table, draw_curves, sum_up
+from beyond.schemes.summary import answer, as_table, draw_all, sum_up
 from lab import device
 from lab.files import UserError, digest, versions, write_block, write_json
 from lab.settings import LARGEST_SEED, parse, run, setting
@@ -83,7 +83,7 @@ def write_summary(output_dir: Path) -> None:
     proofs = [run["settings"]["config"] | run["proof"] for run in runs if run["proof"]]
     numbers = {"trained_lengths": trained, "summary": summary, "proofs": proofs, "versions": versions()}
     write_json(output_dir / "study.json", numbers)
-    draw_curves(summary, output_dir, trained)
+    draw_all(summary, output_dir, trained)
     if output_dir == Settings.output_dir:
         write_block(README, BLOCK, answer(summary))
     for protocol, schemes in summary.items():

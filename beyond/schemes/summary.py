@@ -1,14 +1,20 @@
-"""The runs of the study put together: for each protocol and scheme mean and spread over seeds, and two figures."""
+"""The runs of the study put together: for each protocol and scheme mean and spread over seeds, and the figures."""
 
 import statistics
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+
+from beyond.schemes import distances
 from beyond.schemes.mechanism import CONDITIONS
 from beyond.schemes.runs import VARIANTS
+from lab import figures
 from lab.files import UserError
 from lab.tables import aligned
+from problem2.analysis.by_length import WORKS
+from problem2.analysis.collapse import OverSeeds
 from problem2.analysis.evaluation import KINDS
-from problem2.analysis.extrapolation import KEPT, Point, draw_course, draw_grid
+from problem2.analysis.extrapolation import KEPT, Point, draw_grid
 
 # --- mean and spread over seeds --------------------------------------------------------------------------------
 
@@ -41,8 +47,39 @@ def _one_scheme(runs: list[dict]) -> dict:
             kind: {name: _spread([run["mechanism"][kind][name] for run in runs]) for name in CONDITIONS}
             for kind in (KINDS if runs[0]["mechanism"] else ())
         },
+        "by_length": _by_length([run["by_length"] for run in runs if "by_length" in run]),
+        "distances": _distances([run["distances"] for run in runs if run.get("distances")]),
         "proof_holds": [run["proof"]["holds"] for run in runs if run["proof"]],
     }
+
+
+def _by_length(reports: list[dict]) -> dict | None:
+    """Numbers of `by_length.measure` for several seeds: mean and range at each length, and where each seed fails."""
+    if not reports:
+        return None
+    at_each_length = [*zip(*(report["balanced_accuracy"] for report in reports), strict=True)]
+    return {
+        "lengths": reports[0]["lengths"],
+        "mean": [statistics.fmean(values) for values in at_each_length],
+        "min": [min(values) for values in at_each_length],
+        "max": [max(values) for values in at_each_length],
+        "first_failure": [report["first_failure"] for report in reports],
+        "constant_from": [report["constant_from"] for report in reports],
+    }
+
+
+def _distances(reports: list[dict]) -> dict:
+    """Numbers of `distances.measure` for several seeds: {experiment: {set of rows: numbers over seeds}}"""
+    summary = {}
+    for experiment, sets in (reports[0] if reports else {}).items():
+        summary[experiment] = {}
+        for key in sets:
+            cells = [report[experiment][key] for report in reports]
+            values = [cell["balanced_accuracy"] for cell in cells]
+            constant = all(cell["constant"] for cell in cells)
+            numbers = OverSeeds(min(values), statistics.fmean(values), max(values), constant)
+            summary[experiment][key] = numbers._asdict()
+    return summary
 
 
 def _refuse_mixture(settings: list[dict]) -> None:
@@ -120,10 +157,9 @@ def _works(sets: dict, kind: str) -> bool:
 # --- figures ---------------------------------------------------------------------------------------------------
 
 
-def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
-    """study_course.png, the homework's encodings, and study_PROTOCOL_schemes.png, a small panel for each scheme.
-
-    Mean over seeds, band from the worst seed to the best; a hollow mark where all seeds give a constant answer."""
+def draw_all(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
+    """study_PROTOCOL_schemes.png, a small panel for each scheme, mean over seeds, band from the worst seed to the best;
+    and of the course's protocol where each scheme fails, and what distances do to RoPE and T5."""
     for protocol, schemes in summary.items():
         points = {}
         for name, numbers in schemes.items():
@@ -133,9 +169,55 @@ def draw_curves(summary: dict, folder: Path, trained: tuple[int, int]) -> None:
             f"Mean of {seeds} trained models, bands from the worst to the best.\n"
             "Hollow marks: every model gives the same answer to every row."
         )
-        if protocol == "course":
-            draw_course(points, folder / "study_course.png", trained, caption, vector=True)
         draw_grid(points, folder / f"study_{protocol}_schemes.png", trained, caption, vector=protocol == "course")
+    course = summary.get("course", {})
+    if any(numbers["by_length"] for numbers in course.values()):
+        draw_failures(course, folder / "study_course_by_length.png", trained)
+    found = {}
+    for name, numbers in course.items():
+        if numbers["distances"]:
+            found[name] = {
+                experiment: {key: OverSeeds(**cell) for key, cell in sets.items()}
+                for experiment, sets in numbers["distances"].items()
+            }
+    if {"rope", "t5"} <= found.keys():
+        distances.draw(found, folder / "study_course_distances.png", len(course["rope"]["seeds"]))
+
+
+def draw_failures(schemes: dict, path: Path, trained: tuple[int, int]) -> None:
+    """The first length at which each seed of each scheme fails, as a dot; at the right edge those that never do."""
+    last = next(iter(schemes.values()))["by_length"]["lengths"][-1]
+    never = last * 1.35  # where such a dot stands
+    places = {}
+    for name, numbers in schemes.items():
+        places[name] = sorted(first or never for first in numbers["by_length"]["first_failure"])
+    names = sorted(places, key=lambda name: statistics.fmean(places[name]))
+    figure, axes = plt.subplots(figsize=(figures.WIDTH, 0.9 + 0.19 * len(names)))
+    axes.axvspan(*trained, color="#eeeeee", zorder=0)
+    for row, name in enumerate(names):
+        holds = [place == never for place in places[name]]
+        colour = figures.COLOURS[0] if all(holds) else figures.COLOURS[6]
+        axes.plot([trained[0], max(places[name])], [row, row], color=colour, linewidth=1, alpha=0.5)
+        for number, place in enumerate(places[name]):
+            lift = 0.18 * (
+                number - places[name].index(place)
+            )  # seeds that fail at the same length stand one on another
+            axes.plot(
+                place, row + lift, "o", color=colour, markersize=4, markerfacecolor="white" if holds[number] else None
+            )
+    axes.set_xscale("log")
+    ticks = [tick for tick in (8, 16, 24, 32, 48, 64, 128, 256) if tick <= last]
+    axes.set_xticks([*ticks, never], [*map(str, ticks), f"> {last}"])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(names)), names)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(f"first length below {WORKS:.0%} balanced accuracy (shaded: trained)")
+    kept = sum(min(places[name]) == never for name in names)
+    figure.suptitle(f"{kept} of {len(names)} schemes never fail up to length {last}")
+    caption = (
+        "A dot for each seed. Tested: as many sorted as unsorted rows of every length to 64, of 96, 128, 192 and 256."
+    )
+    figures.save(figure, path, caption, vector=True)
 
 
 def point_of(spread: dict, seeds: int) -> Point:

@@ -1,11 +1,9 @@
 """What the analyses report is what the model did: counts, and codes by direction."""
 
-import pytest
 import torch
 
 from problem2 import dataset
-from problem2.analysis import evaluation, extrapolation, span
-from problem2.analysis.extrapolation import Point
+from problem2.analysis import evaluation, extrapolation
 from tests.problem2.test_model import make
 
 
@@ -41,30 +39,6 @@ def test_scores_depend_on_distance_alone_exactly_when_the_product_commutes_with_
     assert (scores.diagonal(3) - scores.diagonal(-3)).abs().max() > 1e-3  # J tells left from right
     other = codes @ torch.randn(8, 8, dtype=torch.double) @ codes.T
     assert other.diagonal(5).std() > 1e-2
-
-
-def test_the_trained_directions_hold_the_trained_codes_and_not_the_later_ones():
-    report = span.measure(64, 16)
-    outside = report["share_outside"]
-    assert report["directions"] < 16 and sum(outside[:16]) / 16 < 0.001 + 1e-6 and min(outside[64:]) > 0.3
-    codes = torch.eye(4, dtype=torch.double)
-    directions = span.trained_directions(codes[:2])
-    assert span.share_outside(codes, directions).tolist() == pytest.approx([0, 0, 1, 1])
-
-
-def test_other_schemes_are_drawn_where_the_courses_are_missing(tmp_path):
-    points = {"rope": {"test": Point(0.9, 0.8, 1.0, False), "extrapolation/32": Point(0.5, 0.4, 0.6, True)}}
-    extrapolation.draw_course(points, tmp_path / "curves.png", (8, 16), "")
-    assert (tmp_path / "curves.png").exists()
-
-
-def test_the_title_names_the_length_from_which_on_every_answer_is_constant():
-    answers = {32: True, 64: False, 128: True, 256: True}
-    sets = {f"extrapolation/{length}": Point(0.5, 0.4, 0.6, constant) for length, constant in answers.items()}
-    sets |= {"test": Point(1, 1, 1, False), "adjacent/512": Point(0.5, 0.4, 0.6, False)}
-    assert extrapolation.constant_from(sets) == 128
-    assert extrapolation.title_of_course({"rope": sets}) == "One constant answer: rope from length 128 on"
-    assert extrapolation.constant_from({"extrapolation/256": Point(0.6, 0.5, 0.7, False)}) is None
 
 
 def test_cells_of_a_table_do_not_run_into_each_other():
