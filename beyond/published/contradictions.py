@@ -139,8 +139,8 @@ def judge(found: dict) -> dict[str, tuple[str, str]]:
         ),
         "neither-trains": (
             verdict("found in the code", max(*stuck["sinusoidal"], *stuck["learned"]) <= FAILS),
-            f"As handed out: sinusoidal {spread(stuck['sinusoidal'])}, learned {spread(stuck['learned'])}. At a rate of "
-            f"2e-4: {spread(slower['sinusoidal'])} and {spread(slower['learned'])}, and learned with a large table "
+            f"As handed out: sinusoidal {spread(stuck['sinusoidal'])}, learned {spread(stuck['learned'])}. At a rate "
+            f"of 2e-4: {spread(slower['sinusoidal'])} and {spread(slower['learned'])}, and learned with a large table "
             f"{spread(slower_large)}.",
         ),
         "sinusoidal-1.0": (
@@ -182,7 +182,7 @@ def log_of(folder: str) -> dict:
 
 
 def trainings(engine: jobs.Engine) -> dict:
-    """Side by side: each mistake in the sound run, the adder with other seeds, the handed-out recipes and their mends."""
+    """Side by side: each mistake in the sound run, the adder with other seeds, the handed-out recipes and mends."""
     work: dict[tuple[str, ...], jobs.Job] = {}
 
     def add(keys: tuple[str, ...], function: Callable, **settings) -> None:

@@ -151,7 +151,7 @@ def put(*path):
 
 
 SEED = str(contradictions.SEEDS[1])
-HANDED_OUT, SLOWER, BOTH = "as handed out", "rate of 2e-4", "rate of 2e-4 and large table"
+HANDED_OUT, LARGE = "as handed out", "large table"
 FOUND, RUNS = "found in the code", "sufficient in our runs"
 BREAKS = [
     (["teacher-forced-99.85"], FOUND, put("first_digit_given_and_0_ignored", "greedy_from_0", 0.5)),
@@ -161,10 +161,10 @@ BREAKS = [
     (["prunable-87.5"], FOUND, put("first_answer_for_all", 0.4)),
     (["another-head"], RUNS, lambda found: found.update(drops_by_seed={"1": {"encoder.0.self.head0": 1.0}})),
     (["learned-54.6", "sinusoidal-50"], "agrees", put("sound", "sorting_test_acc", "learned", 0.949)),
-    (["learned-never-trains"], FOUND, put("handout", SLOWER, "sinusoidal", SEED, "test_acc", 0.7)),
-    (["learned-never-trains"], FOUND, put("handout", SLOWER, "learned", SEED, "test_acc", 0.7)),
-    (["learned-never-trains"], FOUND, put("handout", BOTH, "learned", SEED, "test_acc", 0.6)),
-    (["neither-trains"], FOUND, put("handout", HANDED_OUT, "sinusoidal", SEED, "test_acc", 0.7)),
+    (["learned-never-trains"], FOUND, put("handout", "first", HANDED_OUT, "sinusoidal", SEED, "test_acc", 0.7)),
+    (["learned-never-trains"], FOUND, put("handout", "first", HANDED_OUT, "learned", SEED, "test_acc", 0.7)),
+    (["learned-never-trains"], FOUND, put("handout", "first", LARGE, "learned", SEED, "test_acc", 0.6)),
+    (["neither-trains"], FOUND, put("handout", "second", HANDED_OUT, "sinusoidal", SEED, "test_acc", 0.7)),
     (["sinusoidal-1.0"], FOUND, put("stretched", SEED, "by_length", "256", 0.95)),
     (["sinusoidal-50"], "agrees", put("sound", "sorting_by_length", "sinusoidal", "32", 0.7)),
 ]
