@@ -164,7 +164,7 @@ lengths: | $(VENV)/ready  ## addition as text: other seeds, smaller models, a mi
 all_schemes: | $(VENV)/ready  ## sorting: every scheme, two protocols, three seeds (half an hour)
 	$(PY) beyond/schemes/study.py$(ENGINE)
 
-published: | $(VENV)/ready  ## suspected causes of published results, each tried (needs `make` and `make population`)
+published: | $(VENV)/ready  ## what published solutions say, and what we find (half an hour of processor time)
 	$(PY) beyond/published/contradictions.py$(ENGINE)
 
 ##@ For courses

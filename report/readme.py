@@ -170,8 +170,8 @@ def beyond(found: dict[str, dict]) -> str:
         ],
         [
             "Why do published solutions disagree?",
-            f"for {verdicts.count('sufficient cause')} of {len(verdicts)} published claims we found a cause that "
-            "suffices",
+            f"for {verdicts.count('found in the code')} of {len(verdicts)} published results the cause stands in "
+            "public code",
             LINK["contradictions"],
             "[report](report/report.pdf)",
         ],

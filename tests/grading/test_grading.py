@@ -13,7 +13,6 @@ from tests.grading.submissions import (
     ABLATION,
     EXPECTED,
     LOG,
-    ROOT,
     SHARES,
     TABLE,
     accuracies,
@@ -93,14 +92,11 @@ def test_every_hint_belongs_to_an_issue_that_is_tested():
     assert {*HINTS} | known == {name for _, names in CASES.values() for name in names}
 
 
-def test_a_flat_loss_is_blamed_on_no_cause_that_our_runs_refute(tmp_path):
-    """beyond/published/results/contradictions.json: with each of its single changes both schemes learn."""
-    runs = load(ROOT, "beyond/published/results/contradictions.json")["never_learns"]
-    assert min(run["test_acc"] for by_scheme in runs.values() for run in by_scheme.values()) > 0.9
+def test_a_flat_loss_alone_is_blamed_on_no_cause(tmp_path):
     flat_loss(valid(tmp_path))
     (issue,) = graded(tmp_path).issues
-    said = json.dumps([issue.evidence, issue.hint, *EXPECTED]).lower()
-    assert not any(word in said for word in ("warm-up", "warmup", "post-norm", "drown"))
+    said = f"{issue.evidence} {issue.hint}".lower()
+    assert not any(word in said for word in ("warm-up", "warmup", "norm", "rate", "xavier", "table"))
     assert "ln 2" in issue.evidence and "does not say why" in issue.hint
 
 

@@ -1,6 +1,7 @@
 """The handed-out recipe is what its description says, and each mend changes one part of it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,32 +11,36 @@ from beyond.schemes.strict import sample_rows
 from problem2.dataset import PAD
 
 
-def classifier(encoding="learned", **change):
+def classifier(version="first", encoding="learned", **change):
     torch.manual_seed(0)
-    return handout.Classifier(encoding, **change).eval()
+    return handout.Classifier(encoding, replace(handout.VERSIONS[version], **change)).eval()
 
 
-def test_every_matrix_is_drawn_by_xavier_the_position_table_too():
-    model = classifier()
-    assert model.positions.table.shape == (300, 128)
+@pytest.mark.parametrize(("version", "shape"), [("first", (512, 64)), ("second", (300, 128))])
+def test_every_matrix_is_drawn_by_xavier_the_position_table_too(version, shape):
+    model = classifier(version)
+    assert model.positions.table.shape == shape
     for name, matrix in model.named_parameters():
         if matrix.dim() > 1:
-            assert matrix.std().item() == pytest.approx(math.sqrt(2 / sum(matrix.shape)), rel=0.05), name
-    ratio = handout.code_size(model) / (model.embedding.weight.std().item() * math.sqrt(128))
-    assert 1 / 20 < ratio < 1 / 12  # "a fifteenth"
+            wanted = math.sqrt(2 / sum(matrix.shape))
+            assert matrix.std().item() == pytest.approx(wanted, rel=0.05 if matrix.numel() > 500 else 0.2), name
+    sizes = model.sizes()
+    assert sizes["positions"] == pytest.approx(sizes["embeddings"] / 15, rel=0.1)  # "a fifteenth"
 
 
 def test_a_large_table_is_as_large_as_sinusoidal_codes_and_changes_nothing_else():
-    small, large = classifier().state_dict(), classifier(large_table=True).state_dict()
-    assert [name for name in small if not torch.equal(small[name], large[name])] == ["positions.table"]
-    assert large["positions.table"].std().item() == pytest.approx(handout.code_size(classifier("sinusoidal")), rel=1e-4)
+    small, large = classifier().state_dict(), classifier(large_table=True)
+    differ = [name for name, tensor in large.state_dict().items() if not torch.equal(small[name], tensor)]
+    assert differ == ["positions.table"]
+    wanted = classifier(encoding="sinusoidal").sizes()["positions"]
+    assert large.sizes()["positions"] == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
 def test_layers_normalise_last_or_first(pre_norm):
     layer = classifier(pre_norm=pre_norm).layers[0]
     with torch.no_grad():
-        means = layer(torch.randn(2, 9, 128) + 3, torch.ones(2, 1, 1, 9)).mean(-1)
+        means = layer(torch.randn(2, 9, 64) + 3, torch.ones(2, 1, 1, 9)).mean(-1)
     assert torch.allclose(means, torch.zeros(2, 9), atol=1e-5) != pre_norm
 
 
@@ -52,12 +57,20 @@ def rows(count=64):
     return {name: sample_rows(count, 8, 10, generator) for name in ("train", "val", "test")}
 
 
+def run(folder, monkeypatch, version="first", mend="as handed out", **change):
+    monkeypatch.setitem(handout.VERSIONS, version, replace(handout.VERSIONS[version], **({"epochs": 1} | change)))
+    return handout.train_handout(version, mend, "learned", 1, folder, rows())
+
+
 @pytest.mark.parametrize("mend", handout.MENDS)
-def test_a_run_with_each_mend(mend, tmp_path):
-    found = handout.train_handout("learned", mend, 1, 1, tmp_path, rows())
+def test_a_run_with_each_mend_is_the_same_twice(mend, tmp_path, monkeypatch):
+    found = run(tmp_path, monkeypatch, mend=mend)
     assert len(found["val_acc"]) == 1 and 0 <= found["test_acc"] <= 1
-    again = handout.train_handout("learned", mend, 1, 1, tmp_path, rows())
-    assert again == found
+    assert run(tmp_path, monkeypatch, mend=mend) == found
+
+
+def test_every_mend_is_tried():
+    assert {mend for tried in handout.TRIED.values() for mend in tried} == {*handout.MENDS}
 
 
 def test_rate_and_warm_up_reach_the_optimizer(tmp_path, monkeypatch):
@@ -70,10 +83,11 @@ def test_rate_and_warm_up_reach_the_optimizer(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch.optim, "Adam", Adam)
     for mend in ("as handed out", "rate of 2e-4", "warm-up"):
-        handout.train_handout("learned", mend, 1, 1, tmp_path, rows())
-    assert rates == pytest.approx([1e-3, 2e-4, 1e-3 / handout.WARM_UP])  # one step each
+        run(tmp_path, monkeypatch, "second", mend)  # one step
+    assert rates == pytest.approx([1e-3, 2e-4, 1e-3 / 200])
 
 
-def test_a_run_ends_when_it_has_shown_that_it_trains(tmp_path, monkeypatch):
-    monkeypatch.setattr(handout, "ENOUGH", 0.0)
-    assert len(handout.train_handout("learned", "as handed out", 1, 3, tmp_path, rows())["val_acc"]) == 1
+def test_a_run_ends_when_it_is_good_enough_or_gets_no_better(tmp_path, monkeypatch):
+    assert len(run(tmp_path, monkeypatch, epochs=3, enough=0.0)["val_acc"]) == 1
+    # At a rate of 0 nothing gets better after the first epoch.
+    assert len(run(tmp_path, monkeypatch, epochs=9, enough=1.1, give_up=2, lr=0.0)["val_acc"]) == 3

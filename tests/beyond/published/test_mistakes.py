@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 
-from beyond.published import contradictions, mistakes
+from beyond.published import contradictions, mistakes, statements
 from beyond.schemes.strict import sample_rows
+from lab.files import read_json
 from lab.hooks import head_names, zero
 from problem1 import checkpoint as trained
 from problem1.analysis.interventions import InterventionRunner
@@ -119,3 +120,67 @@ def test_faulty_runs_from_end_to_end(tmp_path):
     again = mistakes.train_given_first(config, 0, tmp_path / "digits", rows)  # of the weights it finds there
     assert again == found
     assert len(mistakes.train_adder(config, tmp_path / "adder", rows)["drops"]) == 6
+
+
+def committed():
+    return read_json(contradictions.HERE / "results/contradictions.json", "")
+
+
+def test_the_table_is_what_the_numbers_give(predicted):
+    found = committed()
+    assert contradictions.table(found) == found["table"] and found["predicted"] == predicted
+    claims = read_json(contradictions.CLAIMS, "")
+    assert [statements.judged(said) for said in claims["statements"]] == found["statements"]
+    assert len({row["id"] for row in found["table"]}) == len(found["table"])
+    assert all(row["source"] and row["cause"] and row["ours"] for row in found["table"])
+    assert found["sound"]["sorting_by_length"] == read_json(
+        contradictions.ROOT / "problem2/results/extrapolation/extrapolation_results.json", ""
+    )
+
+
+def put(*path):
+    """A change of the results at this path: the last part is the value."""
+
+    def change(found):
+        *keys, last, value = path
+        for key in keys:
+            found = found[key]
+        found[last] = value
+
+    return change
+
+
+SEED = str(contradictions.SEEDS[1])
+HANDED_OUT, LARGE = "as handed out", "large table"
+FOUND, RUNS = "found in the code", "sufficient in our runs"
+BREAKS = [
+    (["teacher-forced-99.85"], FOUND, put("first_digit_given_and_0_ignored", "greedy_from_0", 0.5)),
+    (["teacher-forced-99.85"], FOUND, put("first_digit_given_and_0_ignored", "teacher_forced", 0.9)),
+    (["greedy-41.2"], FOUND, put("first_digit_given", "greedy_from_0", 0.43)),
+    (["baseline-54.95"], FOUND, lambda found: found["predicted"]["addition"].update(start_token_1=0.6)),
+    (["prunable-87.5"], FOUND, put("first_answer_for_all", 0.4)),
+    (["another-head"], RUNS, lambda found: found.update(drops_by_seed={"1": {"encoder.0.self.head0": 1.0}})),
+    (["learned-54.6", "sinusoidal-50"], "agrees", put("sound", "sorting_test_acc", "learned", 0.949)),
+    (["learned-never-trains"], FOUND, put("handout", "first", HANDED_OUT, "sinusoidal", SEED, "test_acc", 0.7)),
+    (["learned-never-trains"], FOUND, put("handout", "first", HANDED_OUT, "learned", SEED, "test_acc", 0.7)),
+    (["learned-never-trains"], FOUND, put("handout", "first", LARGE, "learned", SEED, "test_acc", 0.6)),
+    (["neither-trains"], FOUND, put("handout", "second", HANDED_OUT, "sinusoidal", SEED, "test_acc", 0.7)),
+    (["sinusoidal-1.0"], FOUND, put("stretched", SEED, "by_length", "256", 0.95)),
+    (["sinusoidal-50"], "agrees", put("sound", "sorting_by_length", "sinusoidal", "32", 0.7)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(BREAKS)))
+def test_a_verdict_goes_with_the_numbers_it_stands_on_and_no_other_does(number):
+    """One seed is enough to lose it."""
+    names, verdict, change = BREAKS[number]
+    found = committed()
+    before = {row["id"]: row["verdict"] for row in contradictions.table(found)}
+    change(found)
+    after = {row["id"]: row["verdict"] for row in contradictions.table(found)}
+    assert after == before | dict.fromkeys(names, "open")
+    assert all(before[name] == verdict for name in names)
+
+
+def test_lower_bounds_are_rounded_down():
+    assert contradictions.at_least(0.99996) == "at least 99.9%" and contradictions.at_least(1.0) == "100%"
