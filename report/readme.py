@@ -27,7 +27,9 @@ FILES = {
     "pruning": "problem1/results/head_analysis/pruning_curve.json",
     "summary": "problem1/results/carry/summary.json",
     "sorting": "problem2/results/extrapolation/extrapolation_details.json",
-    "span": "problem2/results/extrapolation/sinusoidal_span.json",
+    "by_length": "problem2/results/extrapolation/accuracy_by_length.json",
+    "collapse": "problem2/results/extrapolation/collapse.json",
+    "study": "beyond/schemes/results/study.json",
     "program": "beyond/program/results/program.json",
     "proof": "beyond/any_length/results/proof.json",
     "robustness": "beyond/population/results/robustness.json",
@@ -45,7 +47,7 @@ EXTRAPOLATES = 0.99  # accuracy at every one of these lengths
 
 def homework(found: dict[str, dict]) -> str:
     """The homework's questions, and accuracy by length of the three encodings that it asks for."""
-    exact, span = found["verification"], found["span"]
+    exact = found["verification"]
     heads = found["statistics"]["heads"].values()
     one_column = sum(head.get("same column", {"mean": 0})["mean"] >= SHARP for head in heads)
     lower_column = [head["main_target"] for head in heads].count("lower column")
@@ -94,20 +96,21 @@ def homework(found: dict[str, dict]) -> str:
         ],
         [
             "Which positional encodings extrapolate?",
-            f"of the three asked for, {right_far_away(asked)}",
-            LINK["sorting"],
+            f"of the three asked for, {right_far_away(asked)}; {where_they_fail(found['by_length'])}",
+            LINK["by_length"],
             "[curves](problem2/results/extrapolation/extrapolation_curves.png)",
         ],
         [
-            "Why might sinusoidal, why does it not?",
-            f"scores can depend on distance alone, but {span['directions']} of {span['d_model']} directions hold "
-            f"{percent(span['energy'])} of the trained codes",
-            LINK["span"],
-            "[span](problem2/results/extrapolation/sinusoidal_span.png)",
+            "Why does sinusoidal collapse?",
+            why_it_collapses(found["collapse"]),
+            LINK["collapse"],
+            "[waves](problem2/results/extrapolation/collapse.png)",
         ],
     ]
-    lengths = [[name, *(cell(scheme["sets"][test]) for test in SETS.values())] for name, scheme in asked.items()]
-    by_length = markdown([["sorted or not, by length; trained on 8–16", *SETS], *lengths])
+    seeds = found["study"]["summary"]["course"]
+    lengths = [[name, *(mean_cell(seeds[name], test) for test in SETS.values())] for name in COURSE]
+    count = len(seeds[COURSE[0]]["seeds"])
+    by_length = markdown([[f"sorted or not, by length; trained on 8–16; mean of {count} seeds", *SETS], *lengths])
     return f"{markdown([HEAD, *rows])}\n\n{by_length}"
 
 
@@ -199,8 +202,37 @@ def right_far_away(schemes: dict[str, dict]) -> str:
     )
 
 
-def cell(score: dict) -> str:
-    return percent(score["accuracy"]) + " †" * score["collapsed"]
+def where_they_fail(results: dict) -> str:
+    """'below 90% from length 17 (learned), 19 to 21 (sinusoidal) on', of the encodings that work in range."""
+    shortest = results["lengths"][0]
+    words = []
+    for name, seeds in results["schemes"].items():
+        firsts = [numbers["first_failure"] for numbers in seeds.values() if numbers["first_failure"] is not None]
+        if firsts and min(firsts) > shortest:
+            span = str(min(firsts)) if min(firsts) == max(firsts) else f"{min(firsts)} to {max(firsts)}"
+            words.append(f"{name} at length {span}")
+    return f"first below {results['works']:.0%}: {', '.join(words) or 'none that works in range'}"
+
+
+def why_it_collapses(results: dict) -> str:
+    """Which waves of its code are to blame, as far as the experiments say so."""
+    experiments, seeds = results["experiments"], results["seeds"].values()
+    repaired = min(cell["balanced_accuracy"] for seed in seeds for cell in seed["only slow true"].values())
+    collapsed = all(cell["constant"] for seed in seeds for cell in seed["slow squeezed"].values())
+    if repaired < EXTRAPOLATES or not collapsed:
+        return "these runs do not tell"
+    fast, slow = (len(experiments[name]["true"]) for name in ("slow squeezed", "only slow true"))
+    longest = [*next(iter(seeds))["nothing"]][-1]
+    return (
+        f"the {fast} fastest of its {fast + slow} waves: with these squeezed into trained phases, {percent(repaired)} "
+        f"right or more to length {longest}; with only these true, one answer (each of {len(seeds)} seeds)"
+    )
+
+
+def mean_cell(scheme: dict, test: str) -> str:
+    """The mean over seeds, with a mark where every seed gives one answer."""
+    numbers = scheme["sets"][test]
+    return f"{100 * numbers['mean']:.1f}%" + " †" * (numbers["collapsed_seeds"] == len(scheme["seeds"]))
 
 
 def main() -> None:
