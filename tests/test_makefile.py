@@ -22,7 +22,7 @@ def would_run(folder, target: str) -> str:
 @pytest.fixture
 def made(tmp_path):
     """A copy in which everything has been made: data first, then trainings, then analyses."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "data", "seeds", "previous", "__pycache__", "tests", "*.log")
+    ignored = shutil.ignore_patterns(".git", ".venv", "data", "previous", "__pycache__", "tests", "*.log", "last.pth")
     clone = shutil.copytree(ROOT, tmp_path / "clone", ignore=ignored)
     data = [clone / problem / "data/test.json" for problem in ("problem1", "problem2")]
     results = [path for path in clone.glob("**/results/**/*") if path.is_file()]

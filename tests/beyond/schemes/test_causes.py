@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from beyond.schemes import mechanism, strict
+from beyond.schemes import runs as runs_module
 from beyond.schemes.summary import answer, as_table, sum_up
-from lab.files import UserError
+from lab.files import UserError, write_json
 from problem2.analysis import evaluation
 from tests.problem2.test_model import make
 
@@ -80,3 +81,29 @@ def test_seeds_are_summed_up():
     assert answer({"course": summary}).endswith("every length: alibi.")
     with pytest.raises(UserError, match="rope, course protocol: seeds 1 and 4 have different settings"):
         sum_up([*runs, a_run(4, 1.0, epochs=3)])
+
+
+def test_lengths_and_distances_are_summed_up_over_seeds():
+    runs = [a_run(1, 1.0), a_run(2, 1.0)]
+    for run, accuracies, first, constant in zip(runs, ([1.0, 0.9], [0.8, 0.5]), (None, 8), (False, True), strict=True):
+        run["by_length"] = {"lengths": [8, 9], "balanced_accuracy": accuracies, "first_failure": first}
+        run["by_length"]["constant_from"] = 9 if constant else None
+        run["distances"] = {"clamped": {"32": {"balanced_accuracy": accuracies[1], "constant": constant}}}
+    rope = sum_up(runs)["course"]["rope"]
+    found = rope["by_length"]
+    assert found["mean"] == pytest.approx([0.9, 0.7]) and (found["min"], found["max"]) == ([0.8, 0.5], [1.0, 0.9])
+    assert found["first_failure"] == [None, 8] and found["constant_from"] == [None, 9]
+    cell = rope["distances"]["clamped"]["32"]
+    assert (cell["low"], cell["high"], cell["constant"]) == (0.5, 0.9, False) and cell["mean"] == pytest.approx(0.7)
+
+
+def test_a_model_with_another_seed_is_found_in_problem_2(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs_module, "HOMEWORK", tmp_path / "homework")
+    log = {"val_acc": [0.5, 0.9], "val_loss": [0.7, 0.2], "test_acc": 0.9, "test_loss": 0.2, "best_epoch": 2}
+    log |= {"parameters": 3, "seed": 7, "config": {"data": "d"}}
+    path = tmp_path / "homework/seeds/7/rope/training_log.json"
+    write_json(path, log)
+    training = runs_module.read_log(path)
+    write_json(tmp_path / "results/course/7/rope/measured.json", {"training": training})
+    write_json(tmp_path / "results/course/8/rope/measured.json", {"training": training})  # of a model that is not there
+    assert [run["training"]["seed"] for run in runs_module.collect(tmp_path / "results")] == [7]

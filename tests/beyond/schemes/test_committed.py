@@ -32,6 +32,14 @@ def test_accuracies_of_the_default_seed_are_those_of_problem_2():
         assert read(f"course/641/{scheme}/measured.json")["sets"] == details["schemes"][scheme]["sets"], scheme
 
 
+def test_accuracies_by_length_are_those_of_problem_2():
+    results = json.loads((ROOT / "problem2/results/extrapolation/accuracy_by_length.json").read_text())
+    for scheme, by_seed in results["schemes"].items():
+        for seed, numbers in by_seed.items():
+            measured = read(f"course/{seed}/{scheme}/measured.json")["by_length"]
+            assert measured == numbers | {"lengths": results["lengths"]}, (scheme, seed)
+
+
 def test_the_window_model_is_proven_again():
     measured = read("strict/641/window/measured.json")["proof"]
     found = proof.prove(load_model(RESULTS / "strict/641/window/best_model.pth"))
