@@ -99,7 +99,7 @@ def what_was_found(found: dict) -> str:
         ),
         claim(
             least >= HOLDS and all(cell["constant"] for cell in changed["slow squeezed"]),
-            f"The {fast} fastest of {waves} sine waves cause that: held within phases of the training, the model is "
+            f"The {fast} fastest of {waves} sine waves cause that: squeezed into the range of the training, the model is "
             f"right on {down(least)} of longer rows, up to length 256.",
         ),
         claim(
@@ -206,7 +206,7 @@ def answers(found: dict) -> str:
             "Why does sinusoidal fail?",
             claim(
                 all(cell["constant"] for cell in alone),
-                f"waves {middle[0]} to {middle[-1]} alone, at phases never trained, make it say one thing to all rows",
+                f"waves {middle[0]} to {middle[-1]} alone, beyond their trained range, make it say one thing to all rows",
             ),
             "[waves](problem2/results/extrapolation/collapse.png)",
         ],
