@@ -99,8 +99,8 @@ def what_was_found(found: dict) -> str:
         ),
         claim(
             least >= HOLDS and all(cell["constant"] for cell in changed["slow squeezed"]),
-            f"The {fast} fastest of {waves} sine waves cause that: squeezed into the range of the training, the model is "
-            f"right on {down(least)} of longer rows, up to length 256.",
+            f"The {fast} fastest of {waves} sine waves cause that: squeezed into the range of the training, the "
+            f"model is right on {down(least)} of longer rows, up to length 256.",
         ),
         claim(
             all(course[name]["sets"][test]["min"] > HOLDS for name in ("alibi", "window", "randomized") for test in FAR)
@@ -206,7 +206,7 @@ def answers(found: dict) -> str:
             "Why does sinusoidal fail?",
             claim(
                 all(cell["constant"] for cell in alone),
-                f"waves {middle[0]} to {middle[-1]} alone, beyond their trained range, make it say one thing to all rows",
+                f"waves {middle[0]} to {middle[-1]} alone, beyond their trained range, make it say one thing to all",
             ),
             "[waves](problem2/results/extrapolation/collapse.png)",
         ],
