@@ -77,7 +77,7 @@ def what_was_found(found: dict) -> str:
         claim(
             look_ahead["of"] / 2 < look_ahead["models"] < look_ahead["of"],
             f"Of the further trainings {look_ahead['models']} of {look_ahead['of']} do so in every case; the others "
-            "have some carry handed on.",
+            "take some carry from elsewhere.",
         ),
     ]
     changed = {
@@ -282,7 +282,7 @@ def upstairs(found: dict) -> dict[str, str]:
         ),
         "population": paragraph(
             f"Of {seeds['models']} seeds {seeds['exact']['models']} are exact on all 810,000 sums, and "
-            f"{seeds['look_ahead']['models']} look every carry up; the others have some carry handed on. "
+            f"{seeds['look_ahead']['models']} look every carry up; the others take some carry from elsewhere. "
             f"{len(in_all)} of the {len(population['statements'])} statements that we tried hold in all: "
             f"{'; '.join(in_all)}. More: [beyond.pdf](../beyond.pdf)."
         ),
