@@ -135,7 +135,7 @@ def facts_of_addition(model: torch.nn.Module) -> dict:
     verification = results(RESULTS1 / "verification.json")
     ablation = results(RESULTS1 / "head_analysis/ablation_results.json")
     greedy = results(RESULTS1 / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
-    groups = results(RESULTS1 / "carry/patching.json")["groups"]
+    patched = results(RESULTS1 / "carry/patching.json")
     rows = addition.load_or_generate()["test"]
     if 2 * rows.num_digits + 2 != len(model.position.table):
         raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
@@ -153,7 +153,7 @@ def facts_of_addition(model: torch.nn.Module) -> dict:
         },
         "pruning": {"order": greedy["order"], "exact_match": [point["share"] for point in greedy["exact_match"]]},
         "program": facts_of_program(),
-        "groups": [carry_group(group) for group in groups if group["pairs"]],
+        "groups": [carry_group(group, patched["carrying_heads"]) for group in patched["groups"] if group["pairs"]],
     }
 
 
@@ -163,14 +163,14 @@ def facts_of_program() -> dict:
     return {"tells": [[edge["variable"] for edge in row] for row in program["edges"]], "lines": program["lines"]}
 
 
-def carry_group(group: dict) -> dict:
-    found = group["minimal_sets"]["decoder cross"]
-    circuit = {key: found[key] for key in ("heads", "sufficiency")}
+def carry_group(group: dict, heads: list[str]) -> dict:
+    sufficiency = group["stages"]["carrying heads"]["flips"]
+    complement = group["stages"]["all other heads"]["flips"]
     return {
         **{key: group[key] for key in ("name", "target", "digit", "nines", "pairs")},
         "example": [re.findall(r"\d+", text)[:2] for text in group["example"]],
         "moved": {head: round(entry["logit_difference"], 4) for head, entry in group["heads"].items()},
-        "circuit": circuit | {"complement": found["complement_patched"]},
+        "circuit": {"heads": heads, "sufficiency": sufficiency, "complement": complement},
     }
 
 

@@ -234,7 +234,7 @@
   const more =
     straight.length > 0 &&
     "Cross-attention heads that bring a straight carry together, and how often the digit flips: " +
-      `${jointly.join(", ")}; measured on pairs that did not choose them.`;
+      `${jointly.join(", ")}.`;
   put(
     choices,
     h(

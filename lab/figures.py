@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from lab.files import write_bytes
+from lab.tables import percent
 
 # Okabe & Ito (2008), which the colour-blind can distinguish; in this order also by their lightness.
 COLOURS = ["#0072B2", "#E69F00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
@@ -107,8 +108,8 @@ def heatmap(
     return image
 
 
-def draw_training_curves(log: dict, path: Path) -> None:
-    """Loss (logarithmic) and accuracy by epoch, from a training_log.json."""
+def draw_training_curves(log: dict, path: Path, measure: str = "accuracy") -> None:
+    """Loss (logarithmic) and accuracy by epoch, from a training_log.json. measure: what accuracy is called here."""
     epochs = range(1, len(log["train_loss"]) + 1)
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.6))
     for number, (name, label) in enumerate((("train", "training rows"), ("val", "validation rows"))):
@@ -116,13 +117,18 @@ def draw_training_curves(log: dict, path: Path) -> None:
         left.plot(epochs, log[f"{name}_loss"], **style)
         right.plot(epochs, log[f"{name}_acc"], **style)
     left.set(xlabel="epoch", ylabel="loss (cross-entropy)", yscale="log")
-    right.set(xlabel="epoch", ylabel="accuracy", ylim=(-0.02, 1.02))
-    for axes, corner in ((left, "lower left"), (right, "lower right")):  # where a loss and an accuracy never are
+    right.set(xlabel="epoch", ylabel=measure, ylim=(-0.02, 1.02))
+    left.legend(loc="lower left")  # where a loss never is
+    for axes in (left, right):
         axes.axvline(log["best_epoch"], color="#999999", linewidth=1)
-        axes.legend(loc=corner)
         axes.xaxis.get_major_locator().set_params(integer=True)
-    caption = f"Best validation at epoch {log['best_epoch']} (grey line); "
-    caption += f"test accuracy with its weights: {log['test_acc']:.2%}."
+    best = percent(log["val_acc"][log["best_epoch"] - 1])
+    title = f"{best} of the validation rows are right at best"
+    if log.get("first_perfect_epoch"):
+        title = f"All validation rows are right for the first time after epoch {log['first_perfect_epoch']}"
+    figure.suptitle(title)
+    caption = f"Grey: epoch {log['best_epoch']}, whose weights are kept; test {measure}: {percent(log['test_acc'])}."
+    caption += " Training rows are scored during an epoch, while the weights change, validation rows after it"
     if log["config"].get("ema_decay"):
-        caption += "\nThe moving average (EMA) of the weights is validated and kept; it is right sooner than they are."
-    save(figure, path, caption)
+        caption += ", with the moving average (EMA) of the weights"
+    save(figure, path, caption + ".")

@@ -46,6 +46,7 @@ class Task:
     score: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]  # -> loss [B], correct [B] (bool)
     augment: Callable[[Batch, torch.Generator], Batch] = lambda rows, generator: rows  # of the rows of an epoch
     proportions: Tensor | None = None  # [N] if given: the rows of an epoch are drawn with replacement, so often each
+    measure: str = "accuracy"  # what the share of rows that `score` calls correct is called in figures
 
 
 @dataclass(frozen=True)
@@ -335,6 +336,6 @@ def _finish(model, task, settings, output_dir: Path, log: dict) -> dict:
         "seed": settings["seed"],
         "versions": versions(),
     }
-    draw_training_curves(log, output_dir / "training_curves.png")
+    draw_training_curves(log, output_dir / "training_curves.png", task.measure)
     write_json(output_dir / "training_log.json", log)  # last: a run that has it has ended (see `finished`)
     return log

@@ -9,7 +9,8 @@ Reads results/best_model.pth and the data; writes, all in results/:
     examples/              what the model writes for single sums, and where each digit attends
     attention_patterns/    where each head attends, on average and for the examples
     head_analysis/         what each head attends to; what is lost without it; how many can be removed
-    carry/                 which heads bring the carry: patching; summary.txt: what each head is for
+    carry/                 which heads bring the carry: patching; summary.txt: what each head is for; followed: one
+                           sum, part by part
 
 A model that cannot add is not asked how it does: how many heads can go and carry/ are left out.
 """
@@ -34,6 +35,7 @@ from problem1.analysis import (
     attention_statistics,
     examples,
     exhaustive,
+    followed,
     patching,
     pruning,
     summary,
@@ -44,7 +46,7 @@ HERE = Path(__file__).resolve().parent
 # Each has its QUESTION and the FILES it writes, `run`, which measures and writes, and `findings`, which says what came
 # out. A later one may use the results of those before it.
 OF_ANY_MODEL = (exhaustive, examples, attention_maps, attention_statistics, ablation)
-OF_ONE_THAT_CAN_ADD = (pruning, patching, summary)
+OF_ONE_THAT_CAN_ADD = (pruning, patching, summary, followed)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def make_task(rows: dict[str, Sums], hard_weight: float) -> Task:
     """The course's rows, those with columns that add up to 9 or 10 drawn more often, digits swapped within columns."""
     parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
     weights = sampling_weights(rows["train"], hard_weight)
-    return Task(KIND, **parts, score=score, augment=swap_columns, proportions=weights)
+    return Task(KIND, **parts, score=score, augment=swap_columns, proportions=weights, measure="exact match")
 
 
 def make_recipe(settings: Settings) -> Recipe:

@@ -25,7 +25,7 @@ FILES = {
     "statistics": "problem1/results/head_analysis/head_specialization.json",
     "ablation": "problem1/results/head_analysis/ablation_results.json",
     "pruning": "problem1/results/head_analysis/pruning_curve.json",
-    "summary": "problem1/results/carry/summary.json",
+    "patching": "problem1/results/carry/patching.json",
     "sorting": "problem2/results/extrapolation/extrapolation_details.json",
     "span": "problem2/results/extrapolation/sinusoidal_span.json",
     "program": "beyond/program/results/program.json",
@@ -53,9 +53,8 @@ def homework(found: dict[str, dict]) -> str:
     worst = found["ablation"]["ranking"][0]
     needed = sum(max(head[kind]["drop"] for kind in ("zero", "mean")) >= POINT for head in lost.values())
     prunable = found["pruning"]["prunable"]["zero"]
-    bringing = [group["minimal_sets"]["decoder cross"] for group in found["summary"]["groups"] if group["pairs"]]
-    most_heads = max(len(chosen["heads"]) for chosen in bringing)
-    least_changed = min(chosen["sufficiency"]["share"] for chosen in bringing)
+    groups = [group for group in found["patching"]["groups"] if group["pairs"]]
+    least_changed = min(group["stages"]["carrying heads"]["flips"]["share"] for group in groups)
     asked = {name: found["sorting"]["schemes"][name] for name in COURSE}
     rows = [
         [
@@ -87,9 +86,9 @@ def homework(found: dict[str, dict]) -> str:
         ],
         [
             "How do heads handle the carry?",
-            f"at most {most_heads} cross-attention heads bring it to a digit: taken from another sum, they change at "
-            f"least {percent(least_changed)} of the digits",
-            LINK["summary"],
+            f"{len(found['patching']['carrying_heads'])} cross-attention heads bring it in this model: taken from "
+            f"another sum, they change at least {percent(least_changed)} of the digits",
+            LINK["patching"],
             "[patching](problem1/results/carry/patching_heads.png)",
         ],
         [

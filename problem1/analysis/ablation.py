@@ -104,6 +104,11 @@ def reading(entry: dict) -> str:
     return MEAN_SUFFICES if entry["zero"]["drop"] >= SMALL else NOT_NEEDED
 
 
+def largest_drop(entry: dict) -> float:
+    """Of zero and mean ablation; a head without which more is right counts, too."""
+    return max(abs(entry[kind]["drop"]) for kind in KINDS)
+
+
 def ranking_text(results: dict) -> str:
     """head_importance_ranking.txt"""
     lines = ["Accuracy lost without each attention head", ""]
@@ -165,22 +170,21 @@ def worst_class(entry: dict, baseline: dict) -> str:
 
 
 def draw_importance(results: dict, path: Path, caption: str) -> None:
-    """Points lost by head, the most important on top; those that cost next to nothing are counted in one line."""
+    """A dumbbell for each head, the most important on top: points lost with the output set to zero, and to its mean."""
     heads = results["heads"]
-    drawn = [head for head in results["ranking"] if max(abs(heads[head][kind]["drop"]) for kind in KINDS) >= DRAWN]
+    drawn = [head for head in results["ranking"] if largest_drop(heads[head]) >= DRAWN]
+    rows = np.arange(len(drawn))
+    figure, axes = plt.subplots(figsize=(HALF, 1.2 + 0.15 * len(drawn)))
+    drops = {kind: [100 * heads[head][kind]["drop"] for head in drawn] for kind in KINDS}
+    axes.hlines(rows, *drops.values(), color="#bbbbbb", linewidth=2)
+    for kind, colour, mark in zip(KINDS, COLOURS, MARKS, strict=False):
+        axes.plot(drops[kind], rows, mark, color=colour, label=f"set to {kind}", clip_on=False)
     rest = len(heads) - len(drawn)
-    drawn = drawn or results["ranking"][:1]
-    figure, axes = plt.subplots(figsize=(HALF, 1.2 + 0.14 * len(drawn)))
-    for kind, colour, mark, offset in zip(KINDS, COLOURS, MARKS, (-0.15, 0.15), strict=False):
-        drops = 100 * np.array([heads[head][kind]["drop"] for head in drawn])
-        low, high = 100 * np.array([heads[head][kind]["drop_interval_95"] for head in drawn]).T
-        reach = np.maximum([drops - low, high - drops], 0)
-        style = {"fmt": mark, "color": colour, "elinewidth": 0.8, "capsize": 1.5}
-        axes.errorbar(drops, np.arange(len(drawn)) + offset, xerr=reach, label=f"{kind} ablation", **style)
-    axes.set_yticks(range(len(drawn)), [short_name(head) for head in drawn])
-    axes.set_ylim(len(drawn) - 0.4, -0.6)
-    axes.axvline(100 * SMALL, color="#999999", linewidth=0.7)
-    axes.set_xlabel(f"test sums lost without the head (points);\n{rest} other heads: below {100 * DRAWN:g}")
+    axes.set_yticks([*rows, len(rows)], [*map(short_name, drawn), f"{rest} others"])
+    axes.text(1, len(rows), f"each below {100 * DRAWN:g}", va="center", fontsize=7.5)
+    axes.set_ylim(len(rows) + 0.6, -0.6)
+    axes.set_xlim(left=min(0, *drops["zero"], *drops["mean"]))
+    axes.set_xlabel("exact match lost (points)")
     needed = sum(reading(entry) != NOT_NEEDED for entry in heads.values())
     if results["meaningful"]:
         figure.suptitle(f"{needed} of {len(heads)} heads cost a point or more")
@@ -209,6 +213,7 @@ def about_heads(context: Context) -> dict:
         "rows": len(context.correct),
         "heads": heads,
         "ranking": ranking,
+        "layers": about_layers(context),
     }
 
 
@@ -217,9 +222,9 @@ def run(context: Context) -> dict:
     folder = context.output_dir / "head_analysis"
     results = context.write("head_analysis/ablation_results.json", about_heads(context))
     write_text(folder / "head_importance_ranking.txt", ranking_text(results))
-    caption = "Lines: 95% intervals (paired bootstrap). Grey: one point."
+    caption = "Heads of this one model; 95% intervals stand in the ranking."
     draw_importance(results, folder / "head_importance.png", context.caption(caption))
-    return results | {"layers": about_layers(context)}
+    return results
 
 
 def findings(results: dict) -> str:

@@ -4,7 +4,9 @@ attention_patterns/<head>.png      one head: its mean pattern, and its patterns 
 attention_patterns/overview.png    all heads' mean patterns on one page
 """
 
+import textwrap
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +16,7 @@ from tqdm import tqdm
 from lab.figures import WIDTH, heatmap, save
 from lab.hooks import Head
 from problem1.analysis.context import Context
-from problem1.analysis.rows import DIGIT_NAMES, digit_names, source_labels
+from problem1.analysis.rows import powers_of_ten, source_labels
 
 QUESTION = "Where does each head attend?"
 FILES = ("attention_patterns/overview.png", "attention_patterns/overview.pdf", "attention_patterns/*.head*.png")
@@ -37,22 +39,29 @@ def is_causal(head: Head) -> bool:
     return (head.side, head.kind) == ("decoder", "self")
 
 
-def axis_labels(head: Head, decoder: list[str], source: list[str]) -> tuple[list[str], list[str]]:
-    """Labels of a head's rows (queries) and columns (keys)."""
-    queries = source if head.side == "encoder" else decoder
-    keys = decoder if is_causal(head) else source
-    return queries, keys
+class Labels(NamedTuple):
+    """What the positions of a sum are called on axes."""
+
+    written: list[str]  # by the decoder there
+    read: list[str]  # by the decoder there: what was written before
+    source: list[str]
+
+    def of(self, head: Head) -> tuple[list[str], list[str]]:
+        """Of a head's rows (queries) and columns (keys)."""
+        queries = self.source if head.side == "encoder" else self.written
+        keys = self.read if is_causal(head) else self.source
+        return queries, keys
 
 
-def position_labels(num_digits: int) -> tuple[list[str], list[str]]:
-    """(decoder, source) labels by position, for patterns averaged over sums."""
-    return ["<s>", *digit_names(num_digits + 1)[:-1]], source_labels(num_digits)
+def position_labels(num_digits: int) -> Labels:
+    """By position, for patterns averaged over sums."""
+    powers = [f"{power}s" for power in powers_of_ten(num_digits + 1)]
+    return Labels([f"writes {power}" for power in powers], ["<s>", *powers[:-1]], source_labels(num_digits))
 
 
-def in_short(labels: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
-    """The decoder's labels as numbers, which take less room: hundreds -> 100"""
-    decoder, source = labels
-    return [str(10 ** DIGIT_NAMES.index(name)) if name in DIGIT_NAMES else name for name in decoder], source
+def symbol_labels(example: dict) -> Labels:
+    """By the symbols of one sum."""
+    return Labels([f"writes {digit}" for digit in example["prediction"]], example["decoder_inputs"], example["source"])
 
 
 def page_width(keys: int) -> float:
@@ -60,14 +69,14 @@ def page_width(keys: int) -> float:
 
 
 def in_cell(weight: float) -> str:
-    """.98, or 1, or nothing where there is next to nothing"""
-    return f"{weight:.2f}".lstrip("0").replace("1.00", "1") if weight >= 0.005 else ""
+    """.98, or 1, or nothing below a tenth, which the shade shows well enough"""
+    return f"{weight:.2f}".lstrip("0").replace("1.00", "1") if weight >= 0.1 else ""
 
 
-def draw_pattern(axes, head: Head, pattern, decoder: list[str], source: list[str], numbers: bool = False):
+def draw_pattern(axes, head: Head, pattern, labels: Labels, numbers: bool = False):
     """One heatmap; what the causal mask hides is grey."""
     values = np.asarray(pattern, dtype=float).copy()
-    rows, columns = axis_labels(head, decoder, source)
+    rows, columns = labels.of(head)
     if is_causal(head):
         axes.set_facecolor("#e4e4e4")
         values[np.triu_indices_from(values, k=1)] = np.nan
@@ -90,7 +99,7 @@ def page(
     rows: for each row of panels its queries, and whether (0 or 1) keys are named below it. Inches: `width` of the page
     for `wide` panels of `keys` keys; `above` and `below` each panel; `bottom` for a caption.
     """
-    left = 0.62  # of the first panel
+    left = 0.78  # of the first panel
     between = 0.24  # neighbouring panels
     title = 0.35
     cell = (width - left - 0.1 - between * (wide - 1)) / wide / keys
@@ -112,31 +121,40 @@ def page(
     return figure, lines
 
 
+def draw_head_line(figure, title: str, image) -> None:
+    """A page's title, and what the shades mean in its upper right corner."""
+    width, height = figure.get_size_inches()
+    figure.suptitle(title, x=0.1 / width, y=1 - 0.06 / height, ha="left")
+    axes = figure.add_axes([1 - 0.65 / width, 1 - 0.22 / height, 0.5 / width, 0.08 / height])
+    bar = figure.colorbar(image, cax=axes, orientation="horizontal", ticks=[0, 1])
+    bar.ax.tick_params(labelsize=7, length=0, pad=1)
+    axes.text(-0.1, 0.5, "attention", transform=axes.transAxes, ha="right", va="center", fontsize=7)
+
+
 def draw_head(head: Head, mean: list, examples: list[dict], num_digits: int, path: Path, caption: str) -> None:
     """One head: the mean pattern by position, and a few sums with their symbols."""
     keys = 2 * num_digits + 1
     figure, lines = page([(len(mean), 1)], page_width(keys), keys, 1 + EXAMPLES_SHOWN, 0.2, 0.5, bottom=0.3)
     draw_mean_and_examples(lines[0], head, mean, examples, position_labels(num_digits))
     lines[0][0].set_title("mean, test sums")
-    figure.suptitle(f"{head.short}: where it attends")
+    draw_head_line(figure, f"{head.short}: where it attends", lines[0][0].collections[0])
     save(figure, path, caption)
 
 
-def draw_mean_and_examples(
-    panels: list, head: Head, mean: list, examples: list[dict], labels: tuple[list, list]
-) -> None:
+def draw_mean_and_examples(panels: list, head: Head, mean: list, examples: list[dict], labels: Labels) -> None:
     """The mean pattern, by position, in the first panel; beside it a few sums, with their symbols."""
-    draw_pattern(panels[0], head, mean, *labels, numbers=True)
+    draw_pattern(panels[0], head, mean, labels, numbers=True)
     shown = examples[:EXAMPLES_SHOWN]
     for axes, example in zip(panels[1:], shown, strict=False):
-        draw_pattern(axes, head, example["patterns"][head.name], example["decoder_inputs"], example["source"])
+        symbols = symbol_labels(example)._replace(written=[*example["prediction"]])  # there is room for one symbol
+        draw_pattern(axes, head, example["patterns"][head.name], symbols)
         axes.set_title(f"{example['sum']} = {example['prediction']}")
     for axes in panels[1 + len(shown) :]:
         axes.axis("off")
 
 
 def draw_all_heads(
-    patterns: dict[str, list], labels: tuple[list, list], title: str, path: Path, caption: str, vector: bool = False
+    patterns: dict[str, list], labels: Labels, title: str, path: Path, caption: str, vector: bool = False
 ) -> None:
     """Every head's pattern on one page, a row for each attention module; keys are named below the last of a kind."""
     # The encoder's modules, then the decoder's self-attention, then its cross-attention.
@@ -147,18 +165,18 @@ def draw_all_heads(
     kinds = [(heads[0].side, heads[0].kind) for heads in lines_of_heads]
     last = [kind not in kinds[number + 1 :] for number, kind in enumerate(kinds)]
     rows = [(len(patterns[heads[0].name]), int(end)) for heads, end in zip(lines_of_heads, last, strict=True)]
-    keys = len(labels[1])
+    keys = len(labels.source)
     wide = max(map(len, lines_of_heads))
     figure, lines = page(rows, page_width(keys), keys, wide, 0.2, 0.38, bottom=0.2)
     for line, heads, end in zip(lines, lines_of_heads, last, strict=True):
         for axes, head in zip(line, heads, strict=True):
-            draw_pattern(axes, head, patterns[head.name], *labels)
+            image = draw_pattern(axes, head, patterns[head.name], labels)
             axes.set_title(head.short, pad=2)
             if head.number > 0:
                 axes.set_yticklabels([])
             if not end:
                 axes.set_xticklabels([])
-    figure.suptitle(title)
+    draw_head_line(figure, title, image)
     save(figure, path, caption, vector)
 
 
@@ -167,13 +185,14 @@ def draw_in_detail(chosen: dict[str, str], means: dict, examples: list[dict], nu
     keys = 2 * num_digits + 1
     rows = [(len(means[name]), 1) for name in chosen]
     figure, lines = page(rows, page_width(keys), keys, 4, 0.2, 0.42)
-    labels = in_short(position_labels(num_digits))
     for line, (name, text) in zip(lines, chosen.items(), strict=True):
         head = Head.parse(name)
-        draw_mean_and_examples(line, head, means[name], examples, labels)
+        draw_mean_and_examples(line, head, means[name], examples, position_labels(num_digits))
         line[0].set_title(f"{head.short}, mean", fontweight="bold")
-        line[-1].text(-0.08, 1, text, va="top", fontsize=7.2, linespacing=1.2, transform=line[-1].transAxes)
-    figure.suptitle(f"Where {len(chosen)} heads look, and what removing or patching them does")
+        text = textwrap.fill(text, 17)
+        line[-1].text(0, 1, text, va="top", fontsize=9, linespacing=1.3, transform=line[-1].transAxes)
+    title = f"{len(chosen)} heads of this model: where each looks, and what for"
+    draw_head_line(figure, title, lines[0][0].collections[0])
     save(figure, path, None, vector=True)
 
 
@@ -184,15 +203,15 @@ def run(context: Context) -> dict:
     folder = context.output_dir / "attention_patterns"
     for name, mean in tqdm(means.items(), desc="patterns", unit="head", leave=False, disable=None):
         head = Head.parse(name)
-        caption = "White 0, dark 1; each row sums to 1."
+        caption = "Each row sums to 1."
         if head.side == "decoder":
-            caption += " The decoder reads a row's symbol and writes the next one: <s> writes the first digit."
+            caption += " Rows: the digit that the decoder writes there."
         if is_causal(head):
             caption += " Grey: hidden by the causal mask."
         draw_head(head, mean, examples, context.num_digits, folder / f"{name}.png", context.caption(caption))
-    caption = context.caption("Rows are queries, columns keys; white 0, dark 1; each row sums to 1.")
+    caption = context.caption("Rows are queries, columns keys; each row sums to 1. Grey: hidden by the causal mask.")
     title = f"Where the {len(means)} heads attend: mean over the test sums"
-    labels = in_short(position_labels(context.num_digits))
+    labels = position_labels(context.num_digits)
     draw_all_heads(means, labels, title, folder / "overview.png", caption, vector=True)
     return means
 

@@ -141,20 +141,29 @@ def describe(entry: dict) -> dict:
 
 
 def draw(results: dict, path: Path, caption: str) -> None:
-    """Heads × targets, in percent of the attention; a cell without a number has no meaning for the head."""
+    """Heads × targets, in percent of the attention; a cell without a number has no meaning for the head. Beside them
+    a bar for the entropy, which is no attention."""
     heads = [Head.parse(name) for name in results["heads"]]
-    columns = [*TARGETS, "entropy"]
     cells = []
     for entry in results["heads"].values():
-        cells.append([entry[name]["mean"] if name in entry else math.nan for name in columns])
-    figure, axes = plt.subplots(figsize=(WIDTH, 0.7 + 0.145 * len(heads)))
+        cells.append([entry[name]["mean"] if name in entry else math.nan for name in TARGETS])
+    size = (WIDTH, 0.7 + 0.145 * len(heads))
+    figure, (axes, bars) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(len(TARGETS), 1))
     texts = [[whole(value) for value in line] for line in cells]
-    table(axes, cells, [head.short for head in heads], [name.replace(" ", "\n") for name in columns], texts)
+    columns = [name.replace(" ", "\n") for name in TARGETS]
+    image = table(axes, cells, [head.short for head in heads], columns, texts)
     axes.xaxis.tick_top()
-    axes.axvline(len(TARGETS) - 0.5, color="black", linewidth=0.8)
+    entropy = [entry["entropy"]["mean"] for entry in results["heads"].values()]
+    bars.barh(range(len(heads)), entropy, height=0.35, color="#aaaaaa")
+    bars.set(xlim=(0, 1))
+    bars.set_xticks([0, 1], ["one key", "uniform"])
+    bars.set_title("entropy")
+    bars.tick_params(length=0)
+    bars.grid(False)
     for row in range(1, len(heads)):
         if heads[row].module != heads[row - 1].module:
             axes.axhline(row - 0.5, color="black", linewidth=0.5)
+    figure.colorbar(image, ax=bars, label="attention", ticks=[0, 1], format="{x:.0%}", aspect=40)
     figure.suptitle("Where each head's attention goes, in percent")
     save(figure, path, caption, vector=True)
 

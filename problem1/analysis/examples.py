@@ -16,7 +16,7 @@ from tqdm import tqdm
 from lab.figures import COLOURS, save
 from lab.files import UserError
 from lab.hooks import Head, zero
-from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded
+from problem1.analysis.attention_maps import draw_all_heads, page_width, rounded, symbol_labels
 from problem1.analysis.context import Context
 from problem1.analysis.interventions import InterventionRunner
 from problem1.analysis.rows import carry_classes, digit_names, digits_text, join, operand_texts, sums_of
@@ -47,6 +47,11 @@ def parse_sum(text: str, num_digits: int) -> tuple[int, int]:
     return int(left), int(right)
 
 
+def carry_chain(num_digits: int) -> Sums:
+    """445+555: a carry from the ones passes all other columns, which add up to 9."""
+    return sums_of([(int("4" * (num_digits - 1) + "5"), int("5" * num_digits))], num_digits)
+
+
 def select(context: Context) -> tuple[Sums, list[str]]:
     """Sums of different kinds, then test rows: at most `context.num_samples`, and the reason for each."""
     test = context.rows["test"]
@@ -63,7 +68,7 @@ def select(context: Context) -> tuple[Sums, list[str]]:
         ("a wrong answer", first(~context.correct.all(1))),  # more instructive than any other
         ("no carry", first(classes == 0)),
         ("one carry, from the ones", first((classes == 1) & carry[:, -1])),
-        (CHAIN, sums_of([(int("4" * (digits - 1) + "5"), int("5" * digits))], digits)),  # 445+555
+        (CHAIN, carry_chain(digits)),
         ("every column carries", sums_of([(9 * top - 1, top + 1)], digits)),  # 899+101
         ("one digit more than the operands", first((carry.sum(1) == 1) & carry[:, 0])),
     ]
@@ -119,15 +124,16 @@ def examine(model, sums: Sums, reasons: list[str]) -> list[dict]:
 
 
 def draw_example(example: dict, path: Path, caption: str) -> None:
-    """The sum as on paper; for each digit where the decoder looks; below, the digits without each head."""
+    """The sum as on paper; for each digit where the decoder looks; below, what is written without each head that
+    changes a digit."""
     written = example["prediction"]
     names = digit_names(len(written))
     heads = [Head.parse(name) for name in example["patterns"]]
     cross = [head for head in heads if head.kind == "cross"]
+    needed = [head for head in heads if example["without_head"][head.name] != written]
     rows = math.ceil((1 + len(names)) / PANELS)
-    heights = [rows * (0.6 + 0.15 * len(cross)), 1.2 + 0.17 * len(names)]
-    width = page_width(max(len(example["source"]), len(heads) // 3))
-    figure = plt.figure(figsize=(width, sum(heights)))
+    heights = [rows * (0.6 + 0.15 * len(cross)), 0.6 + 0.17 * len(needed)]
+    figure = plt.figure(figsize=(page_width(len(example["source"])), sum(heights)))
     above, below = figure.subfigures(2, 1, height_ratios=heights)
 
     paper, *panels = above.subplots(rows, PANELS, squeeze=False).flat
@@ -139,25 +145,25 @@ def draw_example(example: dict, path: Path, caption: str) -> None:
         weights = [example["patterns"][head.name][position] for head in cross]
         leftmost = position == 0 or (position + 1) % PANELS == 0  # beside the paper, or first in its line
         labels = [head.short if leftmost else "" for head in cross]
-        table(axes, weights, labels, example["source"])
+        image = table(axes, weights, labels, example["source"])
         axes.set_title(f"writes {written[position]}\n({name})")
+    above.colorbar(image, ax=panels[: len(names)], label="attention", ticks=[0, 1], aspect=30, pad=0.01)
 
-    texts = []
-    changed = []
-    for position, digit in enumerate(written):
-        without = [example["without_head"][head.name][position] for head in heads]
-        texts.append(without)
-        changed.append([float(text != digit) for text in without])
-    axes = below.subplots()
-    labels = [head.short for head in heads]
-    table(axes, changed, names, labels, texts, scale=(0.0, 1.6), colours="Oranges")
-    axes.tick_params(axis="x", rotation=90)
-    axes.set_xlabel("digit written without this head, after the same digits (orange: another than with it)")
-    lost = sum(text != written for text in example["without_head"].values())
+    axes, note = below.subplots(1, 2)
+    note.axis("off")
+    texts = [[*example["without_head"][head.name]] for head in needed]
+    changed = [[float(text != digit) for text, digit in zip(line, written, strict=True)] for line in texts]
+    labels = [f"without {head.short}" for head in needed]
+    if needed:
+        table(axes, changed, labels, names, texts, scale=(0.0, 1.6), colours="Oranges")
+        axes.xaxis.tick_top()
+    else:
+        axes.axis("off")
+    others = f"without any one of the {len(heads) - len(needed)} other heads\nno digit changes"
+    note.text(0, 0.5, f"orange: the digits that change;\n{others}", va="center", fontsize=8)
     verdict = "" if example["correct"] else f" (wrong: {example['target']} is right)"
-    figure.suptitle(
-        f"{example['sum']} = {written}{verdict}: without {lost} of {len(heads)} heads, one at a time, a digit changes"
-    )
+    title = f"without {len(needed)} of {len(heads)} heads, one at a time, a digit changes"
+    figure.suptitle(f"{example['sum']} = {written}{verdict}: {title}")
     save(figure, path, caption, vector=example["reason"] == CHAIN)
 
 
@@ -183,14 +189,14 @@ def write(context: Context, name: str, patterns: str, sums: Sums, reasons: list[
         draw_example(
             example,
             context.output_dir / Path(name).parent / f"{example['sum']}.png",
-            context.caption("Above: for each digit the attention of each cross-attention head; white 0, dark 1."),
+            context.caption("For each digit, where each cross-attention head looks while it is written."),
         )
         draw_all_heads(
             example["patterns"],
-            (example["decoder_inputs"], example["source"]),
+            symbol_labels(example),
             f"{example['sum']} = {example['prediction']}: where every head attends",
             context.output_dir / patterns.format(example["sum"]),
-            context.caption("Rows are queries, columns keys; the decoder's rows are the symbols it reads."),
+            context.caption("Rows are queries, columns keys; each row sums to 1. Grey: hidden by the causal mask."),
         )
     return results
 

@@ -195,20 +195,19 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
     curves = results["curves"]["zero"]
     points = 100 * np.array([point["share"] for point in curves["greedy"]["exact_match"]])
     low, high = 100 * np.array([point["interval_95"] for point in curves["greedy"]["exact_match"]]).T
-    axes.plot(points, color=COLOURS[0], marker="o")
+    axes.plot(points, color=COLOURS[0], marker="o", markersize=3)
     axes.fill_between(range(len(points)), low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
-    at = int(np.argmax(points < 75)) or len(points) - 1  # where the curve falls: there is room for its name
-    axes.text(at + 0.8, points[at] + 4, "chosen\ntogether", color=COLOURS[0])
+    axes.text(len(points) - 1, points[-1] + 6, "greedy\norder", color=COLOURS[0], ha="right")
     if len(curves["random"][0]) > 1:
         low, middle, high = np.quantile(100 * np.array(curves["random"]), [0.1, 0.5, 0.9], axis=0)
         axes.plot(middle, color=COLOURS[6], linestyle="--")
         axes.fill_between(range(len(middle)), low, high, color=COLOURS[6], alpha=0.2, linewidth=0)
-        axes.text(0, 40, "random order\nof those\nharmless alone", color=COLOURS[6])
+        axes.text(len(middle) - 1.6, middle[-1] - 1, "random order", color=COLOURS[6], ha="right", va="top")
+    least = points[0] - 100 * SMALL
+    axes.axhline(least, color="#777777", linewidth=0.8, linestyle=":")
+    axes.text(len(points) - 1, least - 1, f"{least:.0f}% line", fontsize=7.5, ha="right", va="top", color="#555555")
     alone = results["prunable"]["zero"]["alone"]
     together = results["prunable"]["zero"]["together"]
-    for count, text in ((together, f"{together} together"), (alone, f"{alone} alone")):
-        axes.axvline(count, color="#777777", linewidth=0.8, linestyle=":")
-        axes.text(count - 0.2, 2, text, fontsize=7.5, rotation=90, ha="right", va="bottom")
     figure.suptitle(f"{alone} of {results['heads']} heads can go alone, {together} together")
     axes.set(xlabel=f"heads removed, of {results['heads']}", ylabel="exact match on test sums (%)", ylim=(-3, 103))
     save(figure, path, caption, vector=True)
@@ -217,7 +216,7 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
 def run(context: Context) -> dict:
     """Write head_analysis/pruning_curve.json and .png, and pruned.json."""
     results = context.write("head_analysis/pruning_curve.json", measure(context, context.results["ablation"]))
-    caption = "Heads are set to zero. Bands: 95% interval; of the random orders 10 to 90% of the draws."
+    caption = "Random orders are of the heads that can go alone. Bands: 95% interval; 10 to 90% of the draws."
     draw_curves(results, context.output_dir / "head_analysis/pruning_curve.png", caption)
     numbers = remove_and_fine_tune(context, results["curves"]["zero"]["greedy"]["order"])
     return results | {"pruned": context.write("head_analysis/pruned.json", numbers)}

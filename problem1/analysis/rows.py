@@ -45,7 +45,12 @@ def digit_names(count: int) -> list[str]:
     return names[::-1]
 
 
+def powers_of_ten(count: int) -> list[str]:
+    """The same for axes: 3 -> 100, 10, 1"""
+    return [str(10**power) if power < 5 else f"10^{power}" for power in range(count)][::-1]
+
+
 def source_labels(num_digits: int) -> list[str]:
     """Axis labels of the source: a 100, a 10, a 1, +, b 100, b 10, b 1"""
-    powers = [str(10**power) if power < 5 else f"10^{power}" for power in range(num_digits)][::-1]
+    powers = powers_of_ten(num_digits)
     return [f"a {power}" for power in powers] + ["+"] + [f"b {power}" for power in powers]

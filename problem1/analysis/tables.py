@@ -25,18 +25,12 @@ def table(axes, values, rows: Sequence[str], columns: Sequence[str], texts=None,
 
 
 def whole(share: float | None) -> str:
-    """A share as a whole percentage; a dot where it is 0, nothing where there is none."""
+    """A share as a whole percentage, never 100 for less than all; a dot near 0, nothing where there is none."""
     if share is None or math.isnan(share):
         return ""
+    if share < 1:
+        share = min(share, 0.99)
     return f"{100 * share:.0f}" if abs(share) >= 0.005 else "·"
-
-
-def percent(share: dict | None) -> str:
-    """'97.3% (95.1 to 98.6)'"""
-    if share is None or share["share"] is None:
-        return "-"
-    low, high = share["interval_95"]
-    return f"{100 * share['share']:.1f}% ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def aligned(header: str, rows: Sequence[Sequence[str]]) -> list[str]:

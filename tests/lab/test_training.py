@@ -236,7 +236,7 @@ class Killed(BaseException):
 def test_a_new_run_that_is_cut_off_at_any_change_of_a_file_never_mixes_with_the_old_one(tmp_path, monkeypatch, fault):
     """Before each change that the new run makes: it dies, or the disk is full from there on. Then it is resumed."""
     old, whole, new = tmp_path / "old", tmp_path / "whole", {"epochs": 2, "lr": 2e-2, "name": "new"}
-    monkeypatch.setattr("lab.training.draw_training_curves", lambda log, path: write_bytes(path, b"curves"))  # is slow
+    monkeypatch.setattr("lab.training.draw_training_curves", lambda _, path, *__: write_bytes(path, b"curves"))  # slow
     run(old, epochs=2, name="old")
     shutil.copytree(old, whole)
     _, expected = run(whole, **new)

@@ -1,4 +1,4 @@
-"""Pairs of sums, patching, roles: planted structure must be found, and nothing else."""
+"""Pairs of sums, patching, the table of heads: planted structure must be found, and nothing else."""
 
 import pytest
 import torch
@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.hooks import head_names
-from problem1.analysis import ablation, attention_statistics, patching, roles, summary
+from problem1.analysis import ablation, attention_statistics, patching, summary
 from problem1.analysis.carry_pairs import all_groups, make_group
-from problem1.analysis.interventions import InterventionRunner
 from tests.problem1 import analysis_models
-from tests.problem1.test_analysis_heads import FEED_FORWARD, by_forward_hook, hooked, one_hot
+from tests.problem1.test_analysis_heads import FEED_FORWARD, by_forward_hook, hooked
 from tests.problem1.test_data import check_row
 
 
@@ -59,156 +58,134 @@ def test_every_digit_a_carry_can_reach_has_its_pairs():
 
 def test_patching_all_heads_gives_the_corrupted_run():
     model = analysis_models.adder()
-    pairs, _ = patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))
-    flips, moved = pairs.effect(pairs.patch(head_names(model)))
-    assert flips.all()
-    torch.testing.assert_close(moved, torch.ones_like(moved), atol=1e-3, rtol=0)
+    pairs = patching.make_experiment(model, make_group(2, target=1, nines=0, count=200))
+    whole = pairs.effect(pairs.patch(head_names(model)))
+    assert whole["flips"]["share"] == 1 and whole["logit_difference"] == pytest.approx(1, abs=1e-3)
     # All that the source tells comes through cross-attention: these heads alone must do the same.
     cross = patching.stages(model)["all decoder cross"]
-    torch.testing.assert_close(pairs.effect(pairs.patch(cross))[1], moved, atol=1e-3, rtol=0)
+    by_cross = pairs.effect(pairs.patch(cross))
+    assert by_cross["flips"] == whole["flips"]
+    assert by_cross["logit_difference"] == pytest.approx(1, abs=1e-3)
     frozen = pairs.patch(head_names(model)) | pairs.freeze(head_names(model))
-    assert not pairs.effect({})[0].any() and not pairs.effect(frozen)[0].any()
+    for nothing in ({}, frozen):
+        effect = pairs.effect(nothing)
+        assert effect["flips"]["share"] == 0 and effect["logit_difference"] == pytest.approx(0, abs=1e-3)
     torch.testing.assert_close(pairs.clean.logits(pairs.freeze(cross)), pairs.clean.recorded.logits)
-
-
-class EarlyFeedsLate:
-    """A stand-in for an experiment: the digit is the late head's, which follows the early one unless frozen."""
-
-    def patch(self, heads):
-        return dict.fromkeys(heads, "corrupted")
-
-    def freeze(self, heads):
-        return dict.fromkeys(heads, "clean")
-
-    def effect(self, interventions):
-        flips = interventions.get("late", interventions.get("early", "clean")) == "corrupted"
-        return torch.full((8,), flips), torch.full((8,), float(flips) - 0.1 * ("early" in interventions))
-
-
-def test_what_others_bring_through_the_chosen_heads_does_not_count_as_theirs():
-    pairs, heads = EarlyFeedsLate(), ["early", "late", "idle"]
-    single = {head: pairs.effect(pairs.patch([head])) for head in heads}
-    found = patching.minimal_set(pairs, single, pairs.effect(pairs.patch(heads)), heads)
-    assert found["heads"] == ["late"]
-    assert found["sufficiency"]["share"] == 1.0 and found["complement_patched"]["share"] == 0.0
-    assert found["sufficiency"]["n"] == 4  # measured on the half that the heads were not chosen on
-    early = {"early": single["early"]}
-    found = patching.minimal_set(pairs, early, single["early"], heads)
-    assert found["heads"] == ["early"] and found["sufficiency"]["share"] == 1.0
 
 
 @pytest.fixture(scope="module")
 def patched(context):
-    groups = [make_group(2, target=1, nines=0, count=patching.PAIRS), make_group(2, 0, 1, patching.PAIRS)]
-    return [patching.measure(context, group) for group in groups]
+    return patching.measure_all(context)
 
 
-def test_patching_and_ablation_equal_an_independent_implementation(context, patched):
-    model, group = context.model, make_group(2, target=1, nines=0, count=patching.PAIRS)
-    pairs, usable = patching.make_experiment(model, group)
-    clean, corrupted = (sums[usable] for sums in group.clean_and_corrupted())
-    outputs = hooked(model, corrupted, {})[1]
-    for name in (*context.heads, *FEED_FORWARD):
-        logits = by_forward_hook(model, clean, {name: outputs[name]})
-        torch.testing.assert_close(pairs.clean.logits(pairs.patch([name])), logits)
-        flips = logits[:, 1].argmax(-1) == corrupted.targets[:, 1]
-        assert torch.equal(pairs.effect(pairs.patch([name]))[0], flips)
-        if name in context.heads:
-            found = patched[0]["heads"][name]
-            assert found["flips"]["share"] == pytest.approx(flips.double().mean().item())
-            wrong = by_forward_hook(model, clean, {name: 0.0}).argmax(-1)[:, 1] != clean.targets[:, 1]
-            assert found["wrong_without"]["zero"]["share"] == pytest.approx(wrong.double().mean().item())
-            assert found["wrong_without"]["mean"]["n"] == len(clean) == patched[0]["pairs"] > 300
-    torch.testing.assert_close(pairs.clean.logits({}), by_forward_hook(model, clean, {}))  # nothing stays behind
-    assert patched[0]["stages"]["all decoder cross"]["flips"]["share"] == 1.0
-    chosen = patched[0]["minimal_sets"]["decoder cross"]
-    assert chosen["sufficiency"]["share"] > 0.5 > chosen["complement_patched"]["share"]
+def test_patching_equals_an_independent_implementation(context, patched):
+    model = context.model
+    found = patched["groups"][0]
+    group = make_group(2, found["target"], found["nines"], patching.PAIRS)
+    column = group.target
+    clean, corrupted = group.clean_and_corrupted()
+    right = [by_forward_hook(model, sums, {}).argmax(-1) == sums.targets for sums in (clean, corrupted)]
+    usable = (right[0] & right[1])[:, column]
+    clean, corrupted = clean[usable], corrupted[usable]
+    before, outputs = hooked(model, clean, {})
+    others = hooked(model, corrupted, {})[1]
+
+    def flips(values: dict) -> float:
+        logits = by_forward_hook(model, clean, values)
+        return (logits.argmax(-1) == corrupted.targets)[:, column].double().mean().item()
+
+    for name in context.heads:
+        assert found["heads"][name]["flips"]["share"] == pytest.approx(flips({name: others[name]}))
+    for name in FEED_FORWARD:
+        assert found["stages"][name]["flips"]["share"] == pytest.approx(flips({name: others[name]}))
+    assert found["pairs"] == len(clean) > 300 and found["stages"]["all decoder cross"]["flips"]["share"] == 1
+    carrying = patched["carrying_heads"]
+    together = {head: others[head] for head in carrying}
+    held = others | {head: outputs[head] for head in carrying}
+    held = {head: held[head] for head in context.heads}  # no feed-forward layer is patched
+    assert found["stages"]["carrying heads"]["flips"]["share"] == pytest.approx(flips(together))
+    assert found["stages"]["all other heads"]["flips"]["share"] == pytest.approx(flips(held))
+    torch.testing.assert_close(by_forward_hook(model, clean, {}), before)  # nothing stays behind
 
 
-def test_attention_that_moves_stands_beside_what_is_flipped(context, patched):
-    one = torch.softmax(torch.randn(6, 3, 5), -1)
-    assert not patching.distance(one, one).any()
-    assert patching.distance(one_hot([0, 1], 5), one_hot([0, 4], 5)).tolist() == [[0.0, 1.0]]
-    first = patched[0]["heads"]["decoder.0.self.head0"]["attention"]  # reads the same digits with and without the carry
-    assert first["moved"] == pytest.approx(0, abs=1e-6) and first["difference"] == pytest.approx(0, abs=1e-6)
-    # The same from plain runs of the sums without and with the carry, and of the control, on the pairs not chosen on.
-    group = make_group(2, target=1, nines=0, count=patching.PAIRS)
-    runs = [InterventionRunner(context.model, part) for part in (group.without, group.carrying, group.control)]
-    right = [(run.recorded.logits.argmax(-1) == run.sums.targets)[:, 1] for run in runs[:2]]
-    rows = (right[0] & right[1]).nonzero().flatten()[1::2]
-    without, carrying, control = (run.recorded.patterns["decoder.0.cross.head1"][rows, 1] for run in runs)
-    found = patched[0]["heads"]["decoder.0.cross.head1"]["attention"]
-    assert found["moved"] == pytest.approx((without - carrying).abs().sum(-1).mean().item() / 2, abs=1e-5)
-    assert found["moved_without_carry"] == pytest.approx((without - control).abs().sum(-1).mean().item() / 2, abs=1e-5)
-
-
-# --- roles and summary ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def everything(context, patched):
-    return {
-        "ablation": {"layers": ablation.about_layers(context), **ablation.about_heads(context)},
-        "attention_statistics": attention_statistics.measure(context),
-        "patching": {"groups": patched},
-    }
-
-
-def test_the_summary_holds_the_numbers_of_the_others(context, patched, everything):
-    found = summary.collect(everything)
-    assert found["groups"][0]["minimal_sets"] == patched[0]["minimal_sets"]
-    assert [about["head"] for about in found["heads"]] == everything["ablation"]["ranking"]
-    for about in found["heads"]:
-        assert about["most_flips"]["share"] == max(group["heads"][about["head"]]["flips"]["share"] for group in patched)
-        assert about["zero"] == everything["ablation"]["heads"][about["head"]]["zero"]["drop"]
-    assert set(found["claims"]["layers_and_feed_forward"]) == {
-        *("encoder.0.self", "decoder.0.self", "decoder.0.cross", "decoder.0.attention"),
-        *("encoder.0.feed_forward", "decoder.0.feed_forward"),
-    }
-    text = summary.as_text(found)
-    for group in patched:
-        share = group["minimal_sets"]["decoder cross"]["sufficiency"]["share"]
-        assert any(line.startswith(group["name"]) and f"{100 * share:.1f}% (" in line for line in text.splitlines())
-    assert "D0.cross." in text and "decoder.0.cross" not in text and 1 <= len(summary.in_detail(found)) <= 4
-
-
-def planted_head(zero: float, mean: float, flips: float, moves: float) -> tuple[dict, dict]:
-    """A head by its ablation, and by its patching in one group of 100 pairs."""
-    kinds = {kind: {"drop": drop, "by_digit": {"ones": 1 - drop}} for kind, drop in (("zero", zero), ("mean", mean))}
-    flips = {"share": flips, "interval_95": [max(0.0, flips - 0.02), flips + 0.02], "n": 100}
-    return kinds, {"flips": flips, "attention": {"difference": moves}, "wrong_without": {}}
-
-
-def test_roles_and_lessons_follow_from_the_numbers():
-    planted = {
-        "encoder.0.self.head0": planted_head(0.9, 0.8, 0.1, 0.0),
-        "decoder.0.self.head0": planted_head(0.5, 0.0, 0.0, 0.1),  # a position signal
-        "decoder.0.self.head1": planted_head(0.0, 0.0, 0.0, 0.6),  # looks elsewhere, to no effect
-        "decoder.0.cross.head0": planted_head(0.0, 0.0, 0.9, 0.3),  # enough, but not needed
-    }
-    heads = {head: kinds for head, (kinds, _) in planted.items()}
-    lost = {"heads": heads, "ranking": list(heads), "baseline": {"by_digit": {"ones": 1.0}}}
-    attends = {"description": "x, positional", "main_target": "lower column", "shape": "vertical"}
-    stage = {"flips": {"share": 0.0}, "logit_difference": 0.0}
-    group = {"name": "tens, straight", "pairs": 100, "stages": {"all decoder self": stage}}
-    group["heads"] = {head: measured for head, (_, measured) in planted.items()}
-    layers = dict.fromkeys(("encoder.0.self", "decoder.0.attention"), heads["encoder.0.self.head0"])
-    found = roles.collect(lost, layers, {"heads": dict.fromkeys(heads, attends)}, [group])
-    assert [about["role"] for about in found["heads"]] == [
-        "needed; takes part in a carry",
-        "needed, but its mean suffices; brings no carry",
-        "not needed alone; brings no carry",
-        "not needed alone; brings a carry",
+def test_carrying_heads_bring_a_carry_and_another_digit_does_not(context, patched):
+    assert [group["name"] for group in patched["groups"]] == ["hundreds, straight", "tens, straight"] + [
+        "hundreds, through one 9"
     ]
-    assert [lesson["label"] for lesson in found["lessons"].values()] == ["D0.self.0", "D0.self.1", "D0.cross.0"]
-    assert found["lessons"]["needed_but_brings_nothing"]["digits_lost"] == {"ones": 0.5}
-    assert found["claims"]["lower_digit"]["bring_a_carry_and_look_there"] == ["D0.cross.0"]
-    assert found["claims"]["vertical_and_diagonal"]["vertical"]["needed"] == ["E0.0"]
-    nothing = roles.collect(lost, layers, {"heads": dict.fromkeys(heads, attends)}, [])["lessons"]
-    assert nothing["flips_but_is_not_needed"] is None
+    straight = patched["groups"][1]
+    assert straight["stages"]["carrying heads"]["flips"]["share"] > 0.5 > straight["control"]["share"]
+    most = {}
+    for head in context.heads:
+        most[head] = max(group["heads"][head]["flips"]["share"] for group in patched["groups"])
+    expected = {head for head, share in most.items() if "cross" in head and share >= patching.BRINGS}
+    assert set(patched["carrying_heads"]) == expected
+    assert patched["carrying_heads"][0] == max(expected, key=most.get)
 
 
 def test_pairs_that_a_model_gets_wrong_are_not_measured(tmp_path):
     context = analysis_models.context(analysis_models.untrained(), tmp_path)
-    group = patching.measure(context, make_group(2, target=1, nines=0, count=100))
-    assert not context.meaningful and group["pairs"] == 0 and "too few" in group["reason"]
+    results = patching.run(context)
+    assert not context.meaningful and results["carrying_heads"] == []
+    assert all(group["pairs"] == 0 and "too few" in group["reason"] for group in results["groups"])
+    assert "too few" in patching.findings(results)
+
+
+# --- the table of heads -------------------------------------------------------------------------------------------
+
+
+def test_the_table_holds_the_numbers_of_the_others(context, patched):
+    lost = ablation.about_heads(context)
+    heads = summary.collect(lost, attention_statistics.measure(context), patched["groups"])
+    assert [about["head"] for about in heads] == lost["ranking"]
+    for about in heads:
+        flips = [group["heads"][about["head"]]["flips"]["share"] for group in patched["groups"]]
+        assert about["most_flips"]["share"] == max(flips)
+        assert about["zero"] == lost["heads"][about["head"]]["zero"]["drop"]
+        assert about["mean"] == lost["heads"][about["head"]]["mean"]["drop"]
+    text = summary.as_text({"heads": heads})
+    shown = [about for about in heads if about["shown"]]
+    assert all(sum(line.startswith(f"{about['label']} ") for line in text.splitlines()) == 1 for about in shown)
+    assert f"{len(heads) - len(shown)} others" in text and "decoder.0.cross" not in text
+    assert set(lost["layers"]) == {
+        *("encoder.0.self", "decoder.0.self", "decoder.0.cross", "decoder.0.attention"),
+        *("encoder.0.feed_forward", "decoder.0.feed_forward"),
+    }
+
+
+PLANTED = {  # head: points lost (zero, mean), flips, main target; what it does
+    "encoder.0.self.head0": (0.9, 0.8, 0.1, "same column", "pairs a column's digits"),
+    "decoder.0.self.head0": (0.5, 0.0, 0.0, "start token", "constant: its mean suffices"),
+    "decoder.0.cross.head0": (0.3, 0.2, 0.9, "lower column", "fetches the carry"),
+    "decoder.0.cross.head1": (0.2, 0.2, 0.0, "same column", "reads the column it writes"),
+    "decoder.0.self.head2": (0.1, 0.1, 0.0, "own position", "needed"),
+    "decoder.1.cross.head0": (0.0, 0.0, 0.9, "lower column", "fetches the carry, not needed alone"),
+    "decoder.1.cross.head1": (0.0, 0.0, 0.1, "lower column", "helps to fetch the carry"),
+    "decoder.1.cross.head2": (0.0, 0.0, 0.0, "same column", "can be removed alone"),
+}
+
+
+def planted(groups: list[str]) -> list[dict]:
+    heads = {}
+    attends = {}
+    flipped = {}
+    for head, (zero, mean, flips, target, _) in PLANTED.items():
+        heads[head] = {"zero": {"drop": zero}, "mean": {"drop": mean}}
+        attends[head] = {"description": f"{target} (0.9)", "main_target": target}
+        flipped[head] = {"flips": {"share": flips, "interval_95": [0.0, 1.0], "n": 100}}
+    lost = {"heads": heads, "ranking": list(heads)}
+    measured = [{"name": name, "pairs": 100, "heads": flipped} for name in groups]
+    return summary.collect(lost, {"heads": attends}, [*measured, {"name": "too few", "pairs": 0}])
+
+
+def test_what_a_head_does_follows_from_the_numbers():
+    heads = planted(["tens, straight"])
+    assert [about["does"] for about in heads] == [does for *_, does in PLANTED.values()]
+    assert all(len(about["does"].split()) <= 6 for about in heads)
+    assert [about["head"] for about in heads if not about["shown"]] == ["decoder.1.cross.head2"]
+    assert {about["most_flips"]["group"] for about in heads} == {"tens, straight"}
+    # In the figure each thing that heads do is shown once, by the head that costs most.
+    chosen = summary.in_detail(heads + [about | {"head": "another"} for about in heads])
+    assert list(chosen) == list(PLANTED)[: summary.DETAILED]
+    without = planted([])
+    assert [about["most_flips"]["group"] for about in without] == [None] * len(PLANTED)
+    assert without[5]["does"] == "can be removed alone"

@@ -40,8 +40,10 @@ def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
         mean = context.test.recorded.patterns[head.name].mean(0).tolist()
         attention_maps.draw_head(head, mean, [example], 2, tmp_path / name, "")
     panels = figures["self.png"].axes[:2]
-    assert labels(panels[0].xaxis) == ["<s>", "hundreds", "tens"]
+    assert labels(panels[0].xaxis) == ["<s>", "100s", "10s"]
+    assert labels(panels[0].yaxis) == ["writes 100s", "writes 10s", "writes 1s"]
     assert labels(panels[1].xaxis) == ["<s>", *example["prediction"][:2]]
+    assert labels(panels[1].yaxis) == [*example["prediction"]]
     for axes in panels:
         assert axes.collections[0].get_clim() == (0, 1)
         shown = axes.collections[0].get_array()
@@ -53,8 +55,12 @@ def test_figures_carry_the_symbols_of_their_sum(figures, tmp_path):
     drawn = figures["example.png"]
     titles = " ".join(axes.get_title() for axes in drawn.axes)
     assert all(f"writes {digit}" in titles for digit in example["prediction"])
-    removed = drawn.axes[-1]  # the digits written without each head, as an ablated model writes them
-    assert labels(removed.xaxis) == [short_name(head) for head in context.heads]
+    # Below, the heads without which a digit changes, and what is written then, as an ablated model writes it.
+    removed = drawn.subfigs[1].axes[0]
+    needed = [head for head in context.heads if example["without_head"][head] != example["prediction"]]
+    assert labels(removed.yaxis) == [f"without {short_name(head)}" for head in needed] and needed
+    texts = "".join(text.get_text() for text in removed.texts)
+    assert texts == "".join(example["without_head"][head] for head in needed)
     written = torch.tensor([[int(digit) for digit in example["prediction"]]])
     sums = Sums(sums_of([(45, 55)], 2).sources, written)
     ablated = by_forward_hook(context.model, sums, {"decoder.0.cross.head0": 0.0}).argmax(-1)[0]
@@ -68,10 +74,11 @@ def test_importance_figure_shows_heads_by_rank_with_both_kinds(figures, tmp_path
     shown = [
         head for head in results["ranking"] if max(abs(results["heads"][head][k]["drop"]) for k in ("zero", "mean"))
     ]
-    assert labels(axes.yaxis) == [short_name(head) for head in shown] and "points" in axes.get_xlabel()
-    for container, kind in zip(axes.containers, ("zero", "mean"), strict=True):
+    others = f"{len(context.heads) - len(shown)} others"
+    assert labels(axes.yaxis) == [*map(short_name, shown), others] and "points" in axes.get_xlabel()
+    for line, kind in zip(axes.lines, ("zero", "mean"), strict=True):
         expected = [100 * results["heads"][head][kind]["drop"] for head in shown]
-        assert container[0].get_xdata() == pytest.approx(expected) and container.get_label() == f"{kind} ablation"
+        assert line.get_xdata() == pytest.approx(expected) and line.get_label() == f"set to {kind}"
 
 
 def test_examples_are_of_different_kinds_and_wrong_ones_come_first(tmp_path):

@@ -46,6 +46,8 @@ OF_ONE_THAT_CAN_ADD = [
     "carry/patching_heads.pdf",
     "carry/summary.json",
     "carry/summary.txt",
+    "carry/followed.json",
+    "carry/followed.pdf",
 ]
 
 
