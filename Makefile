@@ -181,7 +181,7 @@ starter:  ## starter.zip: what students begin with, as it stands here
 
 ##@ For work on this repository
 
-readme: | $(VENV)/ready  ## the tables of README.md, from the results
+readme: | $(VENV)/ready  ## what was found, in README.md and those of beyond/, from the results
 	$(PY) report/readme.py
 
 bench: | $(VENV)/ready  ## speed beside what people would use instead; leave the machine alone meanwhile

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 pytest.importorskip("typst")
 
-SOURCES = ["report/report.typ", "beyond/beyond.typ"]
+SOURCES = REPORT, COMPANION = "report/report.typ", "beyond/beyond.typ"
 
 
 @pytest.fixture
@@ -73,6 +73,16 @@ def test_figures_are_printed_at_the_size_they_are_drawn_at(source):
     assert drawn == images != []
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_links_to_the_page_use_the_keys_that_it_documents(source):
+    states = re.findall(r'#opened\("([^"]*)"\)', (ROOT / source).read_text())
+    documented = re.findall(
+        r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", (ROOT / "explorer/README.md").read_text(), re.M))
+    )
+    assert {part.partition("=")[0] for state in states for part in state.split("&")} <= {*documented}
+    assert states or source == COMPANION
+
+
 def test_a_claim_that_fails_stops_a_strict_build_only(typeset):
     claim = "#claim(found.errors == 0)[It is exact.]"
     assert typeset(claim, strict=True).startswith(b"%PDF")
@@ -108,7 +118,6 @@ def test_lower_bounds_are_never_rounded_up_nor_upper_ones_down(typeset, written,
     typeset(f'#assert.eq({written}, "{expected}")')
 
 
-REPORT, COMPANION = SOURCES
 # A number in a results file, and another one that contradicts a sentence.
 PLANTED = {
     "one wrong sum": (REPORT, "problem1/results/verification.json", ["errors"], 1),
