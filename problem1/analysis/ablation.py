@@ -174,7 +174,7 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
     heads = results["heads"]
     drawn = [head for head in results["ranking"] if largest_drop(heads[head]) >= DRAWN]
     rows = np.arange(len(drawn))
-    figure, axes = plt.subplots(figsize=(HALF, 1.2 + 0.15 * len(drawn)))
+    figure, axes = plt.subplots(figsize=(HALF, 1.2 + 0.15 * max(2, len(drawn))))
     drops = {kind: [100 * heads[head][kind]["drop"] for head in drawn] for kind in KINDS}
     axes.hlines(rows, *drops.values(), color="#bbbbbb", linewidth=2)
     for kind, colour, mark in zip(KINDS, COLOURS, MARKS, strict=False):
@@ -183,7 +183,8 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
     axes.set_yticks([*rows, len(rows)], [*map(short_name, drawn), f"{rest} others"])
     axes.text(1, len(rows), f"each below {100 * DRAWN:g}", va="center", fontsize=7.5)
     axes.set_ylim(len(rows) + 0.6, -0.6)
-    axes.set_xlim(left=min(0, *drops["zero"], *drops["mean"]))
+    everywhere = [0, 5, *drops["zero"], *drops["mean"]]  # an axis that is there even if no head is drawn
+    axes.set_xlim(min(everywhere), 1.05 * max(everywhere))
     axes.set_xlabel("exact match lost (points)")
     needed = sum(reading(entry) != NOT_NEEDED for entry in heads.values())
     if results["meaningful"]:

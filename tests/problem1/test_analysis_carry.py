@@ -122,6 +122,20 @@ def test_carrying_heads_bring_a_carry_and_another_digit_does_not(context, patche
     assert patched["carrying_heads"][0] == max(expected, key=most.get)
 
 
+def test_carrying_heads_flip_a_twentieth_of_the_pairs_in_some_case():
+    shares = {
+        "encoder.0.self.head0": (1.0, 1.0),  # what it brings must come through cross-attention, too
+        "decoder.0.cross.head0": (0.04, 0.06),
+        "decoder.0.cross.head1": (0.9, 0.0),
+        "decoder.0.cross.head2": (0.04, 0.04),
+    }
+    groups = []
+    for case in range(2):
+        groups.append({"heads": {head: {"flips": {"share": share[case]}} for head, share in shares.items()}})
+    carrying = ["decoder.0.cross.head1", "decoder.0.cross.head0"]
+    assert patching.find_carrying(list(shares), groups) == carrying and patching.find_carrying(list(shares), []) == []
+
+
 def test_pairs_that_a_model_gets_wrong_are_not_measured(tmp_path):
     context = analysis_models.context(analysis_models.untrained(), tmp_path)
     results = patching.run(context)
@@ -184,7 +198,10 @@ def test_what_a_head_does_follows_from_the_numbers():
     assert [about["head"] for about in heads if not about["shown"]] == ["decoder.1.cross.head2"]
     assert {about["most_flips"]["group"] for about in heads} == {"tens, straight"}
     # In the figure each thing that heads do is shown once, by the head that costs most.
-    chosen = summary.in_detail(heads + [about | {"head": "another"} for about in heads])
+    twice = []
+    for about in heads:
+        twice += [about, about | {"head": "another"}]
+    chosen = summary.in_detail(twice)
     assert list(chosen) == list(PLANTED)[: summary.DETAILED]
     without = planted([])
     assert [about["most_flips"]["group"] for about in without] == [None] * len(PLANTED)
