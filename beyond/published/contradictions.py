@@ -79,11 +79,8 @@ def verdict(name: str, borne_out: bool) -> str:
 def judge_addition(found: dict) -> dict[str, tuple[str, str]]:
     """The verdict on each claim in numbers on problem 1, and what we find."""
     given, ignored = found["first_digit_given"], found["first_digit_given_and_0_ignored"]
-    shares, ablation, accuracy = (
-        found["predicted"]["addition"],
-        found["ablation_by_axis"],
-        found["first_answer_for_all"],
-    )
+    shares, ablation = found["predicted"]["addition"], found["ablation_by_axis"]
+    first_for_all = found["first_answer_for_all"]
     products = [shares[start] * LOGGED for start in ("start_token_1", "commonest_of_batch")]
     first_heads = {seed: max(drops, key=drops.get) for seed, drops in found["drops_by_seed"].items()}
     sound = found["sound"]["addition_test_acc"]
