@@ -176,8 +176,8 @@ def draw(found: dict[str, dict[str, dict[str, OverSeeds]]], path: Path, seeds: i
     for spine in axes.spines.values():
         spine.set_visible(False)
     figure.suptitle(title(found))
-    caption = "Clamped: tokens farther apart than 15 are scored as if they stood 15 apart. Balanced accuracy,\n"
-    caption += f"lowest to highest of {seeds} seeds. One answer: the same to at least 99% of the rows."
+    caption = "Clamped: tokens farther apart than 15 are scored as if 15 apart.\nBalanced accuracy, "
+    caption += f"lowest to highest of {seeds} seeds. One answer: to at least 99% of the rows."
     figures.save(figure, path, caption, vector=True)
 
 
