@@ -93,9 +93,9 @@ def what_was_found(found: dict) -> str:
         claim(
             max(failures["learned"]) < min(failures["sinusoidal"]) <= max(failures["sinusoidal"]) < 32
             and all(course[name]["sets"][test]["sorted"] < POINT for name in failures for test in FAR),
-            "Trained on 8 to 16 values, is this row sorted or not? Learned positions fail from length "
-            f"{span(failures['learned'])} on, sinusoidal ones from {span(failures['sinusoidal'])}, and soon "
-            'they say "unsorted" to every row.',
+            "Is a row sorted? Trained on 8 to 16 values, learned positions fail from length "
+            f"{span(failures['learned'])} on, sinusoidal ones from {span(failures['sinusoidal'])}, and soon they say "
+            '"unsorted" to every row.',
         ),
         claim(
             least >= HOLDS and all(cell["constant"] for cell in changed["slow squeezed"]),
