@@ -4,7 +4,7 @@
     python beyond/population/study.py --models seed17        # some: their rows of the table are made again
 
 Each model is trained as problem1/train.py does it, tried on all 810,000 sums (the variants on 100,000), and asked where
-it takes each carry from (sources.py). What a model's initial weights and order of rows are is said by seeds, part by part (runs.py):
+it takes each carry from (sources.py). Seeds say what its initial weights are, part by part, and the order of its rows:
 
 seed17            everything by seed 17, as `problem1/train.py --seed 17`
 grid1x3           initial weights of seed 1, order of rows of seed 3
