@@ -48,6 +48,7 @@ def epoch_rows(name: str, measured: dict) -> list[dict[str, str]]:
 
 def outcome(measured: dict) -> dict[str, str]:
     return {
+        "tried on": plain(measured["pairs"]),
         "wrong": plain(measured["wrong"]),
         "smallest margin": plain(measured["smallest_margin"], 3),
         "first perfect epoch": plain(measured["first_perfect_epoch"]),

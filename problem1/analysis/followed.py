@@ -185,23 +185,24 @@ def draw(results: dict, path: Path) -> None:
         if cross:
             weights = [pattern[position] for pattern in cross.values()]
             image = table(axes, weights, list(cross) if position == 0 else [""] * len(cross), [*powers[1:], "+"])
+        else:
+            axes.axis("off")
         axes = below[1 + position]
         if position:
             axes.sharey(below[1])
             axes.tick_params(labelleft=False)
         draw_logits(axes, entry, results["mean_of_test_sums"]["digits"][position], results["parts"])
     if cross:
-        above[answer // 2].set_xlabel("column that this model's heads look at")
+        above[1].set_xlabel("column looked at")
         figure.colorbar(image, cax=above[-1].inset_axes([1.05, 0, 0.06, 1]), label="attention", ticks=[0, 1])
     below[1].set_ylabel("logit")
-    reading = "decoder's state after each part, read by the output layer: seen, no intervention"
-    below[(1 + answer) // 2].set_xlabel(reading)
     lines = [plt.Line2D([], [], color=colour) for colour in COLOURS[:2]]
     lines.append(plt.Line2D([], [], color="#555555", linestyle=":"))
     lines.append(plt.Line2D([], [], color=COLOURS[0], linestyle="", marker="o"))
     rows = results["mean_of_test_sums"]["rows"]
     names = ["right digit", "digit with the other carry", f"mean of {rows:,} test sums", "right digit leads"]
-    figure.legend(lines, names, loc="outside lower center", ncols=4)
+    reading = "decoder's state after each part, read by the output layer: seen, no intervention"
+    figure.legend(lines, names, loc="outside lower center", ncols=4, title=reading, title_fontsize=8)
     figure.suptitle(f"{results['sum']} = {results['prediction']}, followed through the network")
     save(figure, path, vector=True)
 
@@ -228,7 +229,8 @@ def draw_logits(axes, entry: dict, mean: dict, parts: list[str]) -> None:
             label = entry["right"] if key == "logit" else entry["other_carry"]
             axes.text(x[-1] + 0.25, entry[key][-1], label, color=colour, va="center", fontweight="bold")
     first = np.array(entry["rank"]) == 1
-    axes.plot(x[first], np.array(entry["logit"])[first], "o", color=COLOURS[0], clip_on=False)
+    if first.any():
+        axes.plot(x[first], np.array(entry["logit"])[first], "o", color=COLOURS[0], clip_on=False)
     axes.set_xticks(x, [part_name(part).replace("feed-forward", "f-f") for part in parts], rotation=90)
     axes.set_xlim(-0.3, len(parts) - 0.1)
 
