@@ -28,9 +28,21 @@ def test_the_share_of_swapped_rows_is_of_swapped_rows_alone():
 
 
 def test_cells_never_round_up_to_100_and_mark_constant_answers():
-    assert cell({"accuracy": 1.0, "collapsed": False}) == "100%"
-    assert cell({"accuracy": 0.999999, "collapsed": False}) == "99.99%"
-    assert cell({"accuracy": 0.546, "collapsed": True}) == "54.6% †"
+    assert cell({"mean": 1.0, "collapsed_seeds": 0}, 3) == "100%"
+    assert cell({"mean": 0.999999, "collapsed_seeds": 2}, 3) == "99.9%"
+    assert cell({"mean": 0.546, "collapsed_seeds": 3}, 3) == "54.6% †"
+
+
+def test_where_encodings_fail_and_why_is_said_as_the_results_have_it():
+    results = read_json(ROOT / readme.FILES["by_length"], "")
+    assert "sinusoidal at length 19 to 21, learned at length 17" in readme.where_they_fail(results)
+    for numbers in results["schemes"]["learned"].values():
+        numbers["first_failure"] = None
+    assert "learned" not in readme.where_they_fail(results)
+    collapse = read_json(ROOT / readme.FILES["collapse"], "")
+    assert "the 5 fastest of its 16 waves" in readme.why_it_collapses(collapse)
+    collapse["seeds"]["643"]["slow squeezed"]["32"]["constant"] = False
+    assert readme.why_it_collapses(collapse) == "these runs do not tell"
 
 
 @pytest.mark.parametrize(("flag", "code", "words"), [("--help", 0, "usage"), ("--x", 2, "--x")])
