@@ -9,7 +9,7 @@ from beyond.population.summary import LOOK_AHEAD, Row, effect, group, handed_on,
 from lab.figures import COLOURS, WIDTH, plt, save
 
 COLOUR = dict(zip(SOURCES, ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#999999", "#CC79A7"), strict=True))
-BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} seeds, rows\ndrawn alike", "grid": "grid"}
+BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} seeds, rows\ndrawn alike", "grid": "4 initial weights\n× 4 orders of rows"}
 GAP = 3  # bars' widths between blocks
 
 
@@ -39,9 +39,12 @@ def draw_population(rows: list[Row], path: Path) -> None:
             case.name.replace(" through", "\nthrough").replace(" if", "\nif"), rotation=0, ha="right", va="center"
         )
     handles = [plt.Rectangle((0, 0), 1, 1, color=COLOUR[source]) for source in SOURCES]
-    figure.legend(handles, SOURCES, loc="outside upper center", ncols=len(SOURCES), handlelength=1, columnspacing=1.2)
+    legend = dict(
+        loc="upper center", bbox_to_anchor=(0.45, -0.1), ncols=len(SOURCES), handlelength=1, columnspacing=1.2
+    )
+    panels[-1].legend(handles, SOURCES, **legend)
     ahead = sum(map(looks_ahead, seeds))
-    figure.suptitle(f"Same recipe, same accuracy: {ahead} of {len(seeds)} models look every carry up")
+    figure.suptitle(f"Same recipe, several algorithms: {ahead} of {len(seeds)} models look every carry up")
     save(
         figure,
         path,
