@@ -68,7 +68,8 @@ def accuracies(runs: dict) -> list[float]:
 
 
 def spread(values: list[float]) -> str:
-    low, high = f"{100 * min(values):.1f}", f"{100 * max(values):.1f}"
+    """From the lowest to the highest, exact: one of 2,000 test rows is 0.05%."""
+    low, high = f"{100 * min(values):.2f}", f"{100 * max(values):.2f}"
     return f"{low}%" if low == high else f"{low} to {high}%"
 
 
