@@ -1602,9 +1602,7 @@ def _(code):
             if keyword.arg == "ignore_index":
                 value = keyword.value
                 value = (
-                    vars(train.module).get(value.id)
-                    if isinstance(value, ast.Name)
-                    else getattr(value, "value", None)
+                    vars(train.module).get(value.id) if isinstance(value, ast.Name) else getattr(value, "value", None)
                 )
                 ignored.append((node.lineno, value if isinstance(value, int) else -1))
     return {"ignored": ignored, "starts": loss_sees(train_once(code)["calls"])["starts"]}

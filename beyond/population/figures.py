@@ -9,7 +9,11 @@ from beyond.population.summary import LOOK_AHEAD, Row, effect, group, handed_on,
 from lab.figures import COLOURS, WIDTH, plt, save
 
 COLOUR = dict(zip(SOURCES, ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#999999", "#CC79A7"), strict=True))
-BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} seeds, rows\ndrawn alike", "grid": "4 initial weights\n× 4 orders of rows"}
+BLOCKS = {
+    "seed": "{} seeds of the recipe",
+    "plain": "{} seeds, rows\ndrawn alike",
+    "grid": "4 initial weights\n× 4 orders of rows",
+}
 GAP = 3  # bars' widths between blocks
 
 
