@@ -143,7 +143,7 @@ def judge_sorting(found: dict) -> dict[str, tuple[str, str]]:
             f"{handout.VERSIONS['second'].epochs} epochs as handed out: sinusoidal {spread(stuck['sinusoidal'])}, "
             f"learned {spread(stuck['learned'])}; sinusoidal at a rate of 2e-4: {spread(slower)}.",
         ),
-        "sinusoidal-1.0": (
+        "sinusoidal-perfect": (
             verdict(IN_CODE, near(1, *stretched) and half(*far["learned"].values())),
             f"Stretched, {len(found['stretched'])} seeds: {at_least(min(stretched))} at each length. True positions: "
             f"{lengths(far['sinusoidal'])}.",

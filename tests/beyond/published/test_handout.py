@@ -8,7 +8,10 @@ import torch
 
 from beyond.published import handout
 from beyond.schemes.strict import sample_rows
+from grading.grade import grade
 from problem2.dataset import PAD
+from tests.grading.submissions import EPOCHS, EXPECTED, PROBLEM2, change, checkpoint, valid
+from tests.grading.with_issues import LEARNED
 
 
 def classifier(version="first", encoding="learned", **change):
@@ -91,3 +94,14 @@ def test_a_run_ends_when_it_is_good_enough_or_gets_no_better(tmp_path, monkeypat
     assert len(run(tmp_path, monkeypatch, epochs=3, enough=0.0)["val_acc"]) == 1
     # At a rate of 0 nothing gets better after the first epoch.
     assert len(run(tmp_path, monkeypatch, epochs=9, enough=1.1, give_up=2, lr=0.0)["val_acc"]) == 3
+
+
+@pytest.mark.parametrize(("mend", "named"), [("as handed out", True), ("large table", False)])
+@pytest.mark.parametrize("version", handout.VERSIONS)
+def test_the_grader_names_the_small_table_of_a_run_that_stayed_at_one_class(version, mend, named, tmp_path):
+    folder = valid(tmp_path)
+    change(folder, LEARNED, test_acc=0.49, val_acc=[0.494] * EPOCHS, train_acc=[0.5] * EPOCHS, config={})
+    weights = classifier(version, **handout.MENDS[mend]).state_dict()
+    checkpoint(folder, f"{PROBLEM2}/learned/best_model.pth", 0.494, model=weights)
+    issues = {issue.name for issue in grade(folder, EXPECTED).issues}
+    assert ("small-position-table" in issues) == named

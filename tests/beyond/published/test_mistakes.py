@@ -165,7 +165,7 @@ BREAKS = [
     (["learned-never-trains"], FOUND, put("handout", "first", HANDED_OUT, "learned", SEED, "test_acc", 0.7)),
     (["learned-never-trains"], FOUND, put("handout", "first", LARGE, "learned", SEED, "test_acc", 0.6)),
     (["neither-trains"], FOUND, put("handout", "second", HANDED_OUT, "sinusoidal", SEED, "test_acc", 0.7)),
-    (["sinusoidal-1.0"], FOUND, put("stretched", SEED, "by_length", "256", 0.95)),
+    (["sinusoidal-perfect"], FOUND, put("stretched", SEED, "by_length", "256", 0.95)),
     (["sinusoidal-50"], "agrees", put("sound", "sorting_by_length", "sinusoidal", "32", 0.7)),
 ]
 
