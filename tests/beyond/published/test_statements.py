@@ -11,7 +11,7 @@ SAID = statements.read_json(statements.ROOT / "beyond/published/claims.json", ""
 
 
 def test_every_statement_has_a_verdict_and_a_file_that_is_there():
-    assert {*statements.CHECKS} < {said["id"] for said in SAID}
+    assert {*statements.CHECKS} <= {said["id"] for said in SAID}
     assert len({said["id"] for said in SAID}) == len(SAID)
     for said in map(statements.judged, SAID):
         assert said["verdict"] in ("confirmed", "refuted", "open") and said["finding"].endswith(".")
@@ -89,6 +89,12 @@ def untrained(files):
     files[statements.LEARNED_LOG]["test_acc"] = 0.49
 
 
+def phases_do_nothing(files):
+    for seed in files[statements.COLLAPSE]["seeds"].values():
+        for entry in seed["only middle true"].values():
+            entry |= {"constant": False, "balanced_accuracy": 1.0}
+
+
 CROSS = ("decoder.0.cross", "decoder.1.cross")
 CHANGES = [
     ("encoder-0-critical", "confirmed", costly_encoder_0),
@@ -116,6 +122,7 @@ CHANGES = [
     ("noise", "open", untrained),
     ("failed-to-learn", "open", untrained),
     ("failed-to-learn", "open", by_length(1.0, "learned")),
+    ("unseen-phases", "refuted", phases_do_nothing),
 ]
 
 
