@@ -288,8 +288,8 @@ def unseen_phases() -> Answer:
     breaks = [entry["constant"] for seed in seeds for entry in seed["only middle true"].values()]
     mended = [entry["balanced_accuracy"] for seed in seeds for entry in seed["all squeezed"].values()]
     finding = (
-        f"Waves 1 to 3 alone beyond their trained phases give one answer in {sum(breaks)} of {len(breaks)} tests (three "
-        f"seeds, lengths 32 to 256); with all waves squeezed back at least {math.floor(100 * min(mended))}% are right."
+        f"Waves 1 to 3 alone beyond their trained phases give one answer in {sum(breaks)} of {len(breaks)} tests "
+        f"(three seeds, lengths 32 to 256); with all squeezed at least {math.floor(100 * min(mended))}% are right."
     )
     return decided(all(breaks) and min(mended) > 0.99, not any(breaks)), finding, COLLAPSE
 
