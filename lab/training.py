@@ -241,8 +241,8 @@ def _train(model, task, recipe, settings, output_dir, resume, log, each_epoch) -
 def _line(epoch: int, recipe: Recipe, scores: list[float], is_best: bool) -> str:
     train_loss, train_acc, val_loss, val_acc = scores
     return (
-        f"epoch {epoch + 1:3d}/{recipe.epochs}   train: loss {train_loss:.4f}, accuracy {train_acc:7.2%}   "
-        f"validation: loss {val_loss:.4f}, accuracy {val_acc:7.2%}{' *' if is_best else ''}"
+        f"epoch {epoch + 1:3d}/{recipe.epochs}  train: loss {train_loss:.4f}, {train_acc:7.2%}  "
+        f"validation: loss {val_loss:.4f}, {val_acc:7.2%}{' best' if is_best else ''}"
     )
 
 
