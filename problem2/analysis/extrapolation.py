@@ -54,7 +54,7 @@ def lengths_in(sets: dict) -> list[tuple[int, str]]:
 
 
 def findings(results: dict) -> str:
-    """Each scheme's accuracy in range and by length, and that of sorted and unsorted rows; * where it has collapsed."""
+    """Each scheme's accuracy in range and by length; * where it has collapsed."""
     schemes = results["schemes"]
     columns = {"test": "test"}
     for length, key in lengths_in(next(iter(schemes.values()))["sets"]):
@@ -62,15 +62,13 @@ def findings(results: dict) -> str:
     rows = [["scheme", *columns]]
     for name, report in schemes.items():
         rows.append([name, *(as_cell(report["sets"][key]) for key in columns.values())])
-    note = "accuracy (sorted/unsorted rows); * collapsed: one class for every sequence"
+    note = "accuracy; * collapsed: one class for every sequence, so this is the share of that class"
     return "\n".join([*aligned(rows, right=True), note])
 
 
 def as_cell(numbers: dict) -> str:
-    """'95.0% (100%/90%) ', with * in place of the space where the model has collapsed"""
-    classes = f"{numbers['sorted']['accuracy']:.0%}/{numbers['unsorted']['accuracy']:.0%}"
-    mark = "*" if numbers["collapsed"] else " "
-    return f"{numbers['accuracy']:.1%} ({classes}){mark}"
+    """'95.0% ', with * in place of the space where the model has collapsed"""
+    return f"{numbers['accuracy']:.1%}{'*' if numbers['collapsed'] else ' '}"
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
