@@ -123,9 +123,9 @@ def bands(d_model: int, trained: int) -> dict[str, list[int]]:
 
 def trained_directions(codes: Tensor) -> Tensor:
     """[T, d] codes of the trained positions -> [k, d] the fewest orthonormal directions that hold ENERGY of them"""
-    _, sizes, directions = torch.linalg.svd(codes.double(), full_matrices=False)
+    _, sizes, directions = torch.linalg.svd(codes.cpu().double(), full_matrices=False)  # not every device has float64
     held = sizes.square().cumsum(0) / sizes.square().sum()
-    return directions[: int((held < ENERGY).sum()) + 1].to(codes.dtype)
+    return directions[: int((held < ENERGY).sum()) + 1].to(codes)
 
 
 # --- the experiments -------------------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ def codes_of(experiment: Experiment, scheme: PositionScheme, positions: Tensor, 
     else:
         others = code(scheme, positions * ((trained - 1) / max(1, len(positions) - 1)))
     waves = bands(scheme.d_model, trained)
-    follows = torch.zeros(math.ceil(scheme.d_model / 2), dtype=torch.bool, device=positions.device)
+    follows = torch.zeros(math.ceil(scheme.d_model / 2), dtype=torch.bool)
     for band in experiment.true:
         follows[waves[band]] = True
     follows = follows.repeat_interleave(2)[: scheme.d_model]  # a wave has a sine and a cosine
-    codes = torch.where(follows, true, others)
+    codes = torch.where(follows.to(positions.device), true, others)
     if experiment.untrained == "as they are":
         return codes
     directions = trained_directions(code(scheme, torch.arange(trained, device=positions.device)))

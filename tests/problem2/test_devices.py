@@ -24,7 +24,8 @@ def make_fast(name, **changes):
 def analyse(folder, models, data_dir, device):
     rows = dict.fromkeys(("train", "val", "test"), strict.sample_rows(20, 2, 4, torch.Generator().manual_seed(0)))
     sets = evaluation.test_sets(data_dir, (20,), rows)
-    analyse_all(Context(models, sets, (2, 4), folder, {}, batch_size=64))
+    trained = {name: {0: model} for name, model in models.items()}
+    analyse_all(Context(trained, sets, (20,), (2, 4), folder, {}, batch_size=64))
     classify(models, [1, 5, 3], device)
     return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
