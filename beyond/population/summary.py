@@ -156,6 +156,8 @@ def exchanged(rows: list[Row], pairs: tuple) -> dict:
                 part: float(np.mean([value if parts[number] else -value for parts, value in values.items()]) * 2)
                 for number, part in enumerate(("embedding", "encoder", "decoder"))
             }
+        # All initial weights of the second seed, but the first one's order of rows: does it still not look ahead?
+        entry["kept_in_another_order"] = not looks_ahead(cells[1, 1, 1])
         entry["look_ahead"] = {"".join("AB"[part] for part in parts): looks_ahead(row) for parts, row in cells.items()}
         found.append(entry)
     return {"pairs": found, "models": sum(entry["models"] for entry in found)}

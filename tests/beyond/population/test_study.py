@@ -168,6 +168,7 @@ def test_the_part_whose_exchange_changes_the_algorithm_is_found():
     effects = found["pairs"][0]["effects"]["handed on through 9s"]
     assert effects["encoder"] == pytest.approx(2 / 3) and effects["embedding"] == effects["decoder"] == 0
     assert found["pairs"][0]["look_ahead"]["ABA"] is False and found["models"] == 8
+    assert found["pairs"][0]["kept_in_another_order"] is True
 
 
 def test_what_shows_from_outside_and_fishers_test():
