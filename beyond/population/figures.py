@@ -9,11 +9,7 @@ from beyond.population.summary import LOOK_AHEAD, Row, effect, group, handed_on,
 from lab.figures import COLOURS, WIDTH, plt, save
 
 COLOUR = dict(zip(SOURCES, ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#999999", "#CC79A7"), strict=True))
-BLOCKS = {
-    "seed": "{} seeds of the recipe",
-    "plain": "{} seeds, rows\ndrawn alike",
-    "grid": "4 initial weights\n× 4 orders of rows",
-}
+BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} on rows\ndrawn alike", "grid": "grid"}
 GAP = 3  # bars' widths between blocks
 
 
@@ -52,7 +48,7 @@ def draw_population(rows: list[Row], path: Path) -> None:
     save(
         figure,
         path,
-        "A thin bar is a model, a row a case; colours: who hands the carry on, by intervention.",
+        "A thin bar is a model, a row a case; colours: who hands the carry on. Grid: 4 initial weights × 4 orders of rows.",
         vector=True,
     )
 
