@@ -48,7 +48,7 @@ def draw_population(rows: list[Row], path: Path) -> None:
     save(
         figure,
         path,
-        "A thin bar is a model, a row a case; colours: who hands the carry on. Grid: 4 initial weights × 4 orders of rows.",
+        "A thin bar is a model, a row a case; colours: who hands the carry on. Grid: 4 weights × 4 orders.",
         vector=True,
     )
 
