@@ -74,7 +74,6 @@ def test_the_population_has_the_models_that_it_is_said_to_have():
         kind = name.rstrip("0123456789x-")
         by_kind[kind] = by_kind.get(kind, 0) + 1
     assert by_kind == {"seed": 100, "grid": 12, "plain": 24, "nudged": 8, "parts": 28, "five": 10}
-    assert sum(model.tried_on_all for model in POPULATION.values()) == 100
     assert len({tuple(vars(model).values()) for model in POPULATION.values()}) == len(POPULATION)
 
 
