@@ -154,7 +154,7 @@ explorer/explorer.html: $(wildcard explorer/*.js explorer/*.css explorer/page.ht
 
 ENGINE := $(if $(SCHEDULER), --scheduler $(SCHEDULER))
 
-population: | $(VENV)/ready  ## addition: who hands each carry on, in 182 models (an hour and a half on two cores)
+population: | $(VENV)/ready  ## addition: who hands each carry on, in 182 models (two hours on two cores)
 	$(PY) beyond/population/study.py$(ENGINE)
 
 lengths: | $(VENV)/ready  ## addition as text: other seeds, smaller models, a million digits

@@ -1,6 +1,9 @@
 """Numbers as text: percentages, and tables for the terminal and for Markdown."""
 
+import textwrap
 from collections.abc import Sequence
+
+COLUMNS = 80  # of a narrow terminal
 
 
 def percent(share: float, decimals: int = 2) -> str:
@@ -24,6 +27,13 @@ def aligned(rows: Sequence[Sequence[str]], right: bool = False) -> list[str]:
             cells.append(cell.rjust(width) if right and number > 0 else cell.ljust(width))
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def indented(text: str) -> str:
+    """Two columns to the right; lines that a narrow terminal cannot hold go on below, further to the right."""
+    margins = {"initial_indent": "  ", "subsequent_indent": " " * 6}
+    lines = [textwrap.fill(line, COLUMNS, break_on_hyphens=False, **margins) for line in text.splitlines()]
+    return "\n".join(lines)
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

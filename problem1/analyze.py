@@ -16,7 +16,6 @@ A model that cannot add is not asked how it does: how many heads can go and carr
 """
 
 import sys
-import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from lab import device
 from lab.fast import Fast
 from lab.files import only_one, write_timing
 from lab.settings import parse, run, setting
+from lab.tables import indented
 from problem1.analysis import (
     ablation,
     attention_maps,
@@ -80,13 +80,14 @@ def analyse(context: Context) -> None:
 
 
 def ask(analysis, context: Context) -> None:
-    """Print the question, where the answer is in full, and what it is."""
-    print(f"{analysis.QUESTION:<50}{analysis.FILES[0]}", flush=True)
+    """Print the question, what the answer is, and where it is in full."""
+    print(f"\n{analysis.QUESTION}", flush=True)
     results = analysis.run(context)
     name = analysis.__name__.rpartition(".")[2]
     context.results[name] = results
     if context.meaningful or analysis is exhaustive:
-        print(textwrap.indent(analysis.findings(results), "    "), flush=True)
+        print(indented(analysis.findings(results)), flush=True)
+    print(f"  -> {analysis.FILES[0]}", flush=True)
 
 
 def written(folder: Path) -> dict[Path, int]:

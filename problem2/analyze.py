@@ -6,7 +6,6 @@ python problem2/analyze.py --sequence 3 15 41 27            # only this: what ea
 """
 
 import sys
-import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from lab import device
 from lab.fast import Fast
 from lab.files import UserError, only_one, write_timing
 from lab.settings import as_plain, parse, run, setting
+from lab.tables import indented
 from problem2.analysis import by_length, collapse, encodings, extrapolation, learned_table
 from problem2.analysis.context import Context, load_models
 from problem2.analysis.evaluation import BATCH_SIZE, logit_differences, test_sets
@@ -87,8 +87,8 @@ def analyse(context: Context) -> None:
             print(f"  {missing[0]} is not trained")
             continue
         results = analysis.run(context)
-        print(textwrap.indent(analysis.findings(results), "  "))
-        print(f"  -> {', '.join(analysis.FILES)}", flush=True)
+        print(indented(analysis.findings(results)))
+        print(indented(f"-> {', '.join(analysis.FILES)}"), flush=True)
 
 
 @torch.no_grad()

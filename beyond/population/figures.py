@@ -9,7 +9,7 @@ from beyond.population.summary import LOOK_AHEAD, Row, effect, group, handed_on,
 from lab.figures import COLOURS, WIDTH, plt, save
 
 COLOUR = dict(zip(SOURCES, ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#999999", "#CC79A7"), strict=True))
-BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} on rows\ndrawn alike", "grid": "grid"}
+BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} on rows\nequally often", "grid": "grid"}
 GAP = 3  # bars' widths between blocks
 
 
@@ -44,7 +44,7 @@ def draw_population(rows: list[Row], path: Path) -> None:
     )
     panels[-1].legend(handles, SOURCES, **legend)
     ahead = sum(map(looks_ahead, seeds))
-    figure.suptitle(f"Same recipe, several algorithms: {ahead} of {len(seeds)} models look every carry up")
+    figure.suptitle(f"Same recipe, several algorithms: {ahead} of {len(seeds)} models look ahead")
     save(
         figure,
         path,
@@ -73,7 +73,7 @@ def draw_training(epochs: list[Row], path: Path) -> None:
     above.set(ylabel="exact match", ylim=(-0.03, 1.03))
     below.set(ylabel="looked up,\nleast of five cases", xlabel="epoch", ylim=(-0.3, 1.05))
     ahead = sum(looks_ahead(rows[-1]) for rows in models.values())
-    figure.suptitle(f"The algorithm settles while the model learns to add ({len(models)} seeds)")
+    figure.suptitle(f"What the carry is taken from, while the model learns to add ({len(models)} seeds)")
     save(
         figure,
         path,

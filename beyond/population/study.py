@@ -1,6 +1,6 @@
 """A population of models: who hands each carry on, and what decides it?
 
-    python beyond/population/study.py                        # every model: an hour and a half on two cores
+    python beyond/population/study.py                        # every model: two hours on two cores
     python beyond/population/study.py --models seed17        # some: their rows of the table are made again
 
 Each model is trained as problem1/train.py does it, tried on all 810,000 sums, and asked where it takes each

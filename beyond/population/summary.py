@@ -23,6 +23,11 @@ def looks_ahead(row: Row, bar: float = LOOKS_UP) -> bool:
     return all(effect(row, case, "looked up") >= bar for case in LOOK_AHEAD)
 
 
+def in_all_cases(row: Row) -> bool:
+    """Also where its own column sums to 9."""
+    return all(effect(row, case.name, "looked up") >= LOOKS_UP for case in CASES)
+
+
 def handed_on(row: Row) -> float:
     """The mean effect of a 9's own memory where a carry comes through 9s."""
     through = [case.name for case in CASES if case.depth]
@@ -70,6 +75,7 @@ def algorithms(rows: list[Row]) -> dict:
         "smallest_margins": quantiles([float(row["smallest margin"]) for row in rows]),
         "look_ahead": bars[str(LOOKS_UP)],
         "look_ahead_by_bar": bars,
+        "looked_up_in_all_cases": share([in_all_cases(row) for row in rows]),
         "no_answer_changed_by_opposite_carries": share([wrong == 0 for wrong in opposite]),
         "not_as_the_program": quantiles([int(row["not as the program"]) for row in rows]),
         "not_as_the_program_if_look_ahead": quantiles(
@@ -267,17 +273,14 @@ def statements(rows: list[Row]) -> dict[str, dict]:
 
 
 def over_training(epochs: list[Row]) -> dict:
-    """By epoch: validation, and for each case the mean distance of what is looked up from where it ends."""
+    """After which epoch what is looked up stays within a tenth of where it ends, in each case that counts."""
     by_model: dict[str, list[Row]] = {}
     for row in epochs:
         by_model.setdefault(row["model"], []).append(row)
     found = {}
     for name, rows in by_model.items():
-        last = np.array([effect(rows[-1], case.name, "looked up") for case in CASES])
-        distance = [
-            float(np.abs(np.array([effect(row, case.name, "looked up") for case in CASES]) - last).max())
-            for row in rows
-        ]
+        looked_up = np.array([[effect(row, case, "looked up") for case in LOOK_AHEAD] for row in rows])
+        distance = np.abs(looked_up - looked_up[-1]).max(1)
         settled = next(n for n in range(len(rows)) if max(distance[n:]) <= 0.1)
         found[name] = {
             "settled_after_epoch": settled + 1,

@@ -115,7 +115,7 @@ def head_on_plus() -> Answer:
     most = max(attention("operator").values())
     finding = (
         f"10 is the token of +, which stands at position 3. It is the main target of {len(on_plus) or 'no'} head; each "
-        f"gives it {up_to(most, 'of its attention')}."
+        f"gives it {up_to(most, 'of its attention')} on average."
     )
     return decided(bool(on_plus), not on_plus), finding, LOOKED_AT
 
@@ -156,7 +156,7 @@ def cross_fetches() -> Answer:
 @check("self-passes-on")
 def self_passes_on() -> Answer:
     most = max(share for head, share in flips().items() if Head.parse(head)[::2] == ("decoder", "self"))
-    finding = f"Patched, each such head changes {up_to(most, 'of the digits a carry goes into')}."
+    finding = f"Patched alone, each such head changes {up_to(most, 'of the digits a carry goes into')}."
     return decided(most > MOSTLY, most < BARELY), finding, PATCHED
 
 
@@ -241,14 +241,17 @@ def relative_cure() -> Answer:
     hold = [name for name in ("alibi", "window", "rope", "t5") if min(far[name][n] for n in LENGTHS) > 0.99]
     fail = [name for name in ("alibi", "window", "rope", "t5") if far[name]["256"] < 0.6]
     finding = f"Right on more than 99% up to length 256: {', '.join(hold) or 'none'}. "
-    finding += f"Chance there: {', '.join(fail) or 'none'}."
+    finding += f"Chance at 256: {', '.join(fail) or 'none'}."
     return decided(not fail, bool(fail)), finding, BY_LENGTH
 
 
 @check("pooling")
 def pooling() -> Answer:
-    hold = [name for name, far in load(BY_LENGTH).items() if min(far[n] for n in LENGTHS) > 0.99]
-    finding = f"{len(hold)} schemes with the same mean pooling are right on more than 99% up to length 256."
+    schemes = load(BY_LENGTH)
+    hold = [name for name, far in schemes.items() if min(far[n] for n in LENGTHS) > 0.99]
+    finding = (
+        f"{len(hold)} of {len(schemes)} schemes, all with mean pooling, are right on more than 99% up to length 256."
+    )
     return decided(not hold, bool(hold)), finding, BY_LENGTH
 
 
@@ -287,9 +290,11 @@ def unseen_phases() -> Answer:
     seeds = load(COLLAPSE)["seeds"].values()
     breaks = [entry["constant"] for seed in seeds for entry in seed["only middle true"].values()]
     mended = [entry["balanced_accuracy"] for seed in seeds for entry in seed["all squeezed"].values()]
+    least = math.floor(100 * min(mended))
+    right = f"{least}%" if least == 100 else f"at least {least}%"
     finding = (
         f"Waves 1 to 3 alone beyond their trained phases give one answer in {sum(breaks)} of {len(breaks)} tests "
-        f"(three seeds, lengths 32 to 256); with all squeezed at least {math.floor(100 * min(mended))}% are right."
+        f"(three seeds, lengths 32 to 256); with all squeezed {right} are right."
     )
     return decided(all(breaks) and min(mended) > 0.99, not any(breaks)), finding, COLLAPSE
 

@@ -154,8 +154,8 @@ def harmless(results: dict) -> str:
     under_zero = sum(entry["zero"]["drop"] < SMALL for entry in heads)
     under_mean = sum(entry["mean"]["drop"] < SMALL for entry in heads)
     return (
-        f"Alone, {under_zero} of {len(heads)} heads cost less than one point under zero ablation, "
-        f"{under_mean} under mean ablation."
+        f"Alone, {under_zero} of {len(heads)} heads cost less than one point set to zero, "
+        f"{under_mean} set to their mean."
     )
 
 
@@ -229,8 +229,10 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
+    """Points lost without the three heads that cost most, and without each layer."""
+    worst = {head: results["heads"][head] for head in results["ranking"][:3]}
     rows = []
-    for part, entry in results["layers"].items():
-        rows.append([short_name(part), *(f"{100 * entry[kind]['drop']:.1f}" for kind in KINDS)])
-    layers = aligned("points lost without|zero|mean", rows)
-    return "\n".join([*ranking_lines(results, results["ranking"][:3]), harmless(results), *layers])
+    for part, entry in (worst | results["layers"]).items():
+        lost = [f"{100 * entry[kind]['drop']:.2f}" for kind in KINDS]
+        rows.append([short_name(part), *lost, reading(entry) if part in worst else ""])
+    return "\n".join([*aligned("points lost without|zero|mean|", rows), harmless(results)])

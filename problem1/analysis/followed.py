@@ -251,4 +251,4 @@ def findings(results: dict) -> str:
         margin = " ".join(f"{entry['margin'][number]:5.1f}" for entry in results["digits"])
         shares = " ".join(f"{100 * entry['right_is_first'][number]:3.0f}" for entry in means)
         rows.append([part_name(part), first, margin, shares])
-    return "\n".join(aligned(f"after|{results['sum']} reads|margins|% right of the test sums", rows))
+    return "\n".join(aligned(f"after|{results['sum']} reads|margins|% right of test sums", rows))

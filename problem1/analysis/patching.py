@@ -213,14 +213,15 @@ def run(context: Context) -> dict:
 
 
 def findings(results: dict) -> str:
-    carrying = results["carrying_heads"]
+    """Of each case the head that flips most alone, the carrying heads together and all others."""
     rows = []
     for group in results["groups"]:
         if not group["pairs"]:
-            rows.append([group["name"], group["reason"], *[""] * (len(carrying) + 1)])
+            rows.append([group["name"], group["reason"], "", "", ""])
             continue
-        shares = [group["heads"][head]["flips"]["share"] for head in carrying]
-        shares += [group["stages"][name]["flips"]["share"] for name in (CARRYING, OTHERS)]
-        rows.append([group["name"], *(f"{100 * share:.1f}" for share in shares)])
-    header = "|".join(["% flipped, carry into", *map(short_name, carrying), "together", "all others"])
-    return "\n".join(aligned(header, rows))
+        best = max(group["heads"], key=lambda head: group["heads"][head]["flips"]["share"])
+        flips = [group["heads"][best], group["stages"][CARRYING], group["stages"][OTHERS]]
+        rows.append([group["name"], short_name(best), *(f"{100 * found['flips']['share']:.1f}" for found in flips)])
+    carrying = ", ".join(map(short_name, results["carrying_heads"]))
+    table = aligned("% flipped, carry into|best head|alone|carrying heads|all others", rows)
+    return "\n".join([*table, f"carrying heads: {carrying}"])

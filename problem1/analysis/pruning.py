@@ -231,11 +231,12 @@ def findings(results: dict) -> str:
     strict = counts["by_threshold"]
     lines = [
         f"losing less than a point: {counts['alone']} of {heads} heads one at a time, {counts['together']} together",
-        f"together at random among the first: {counts['together_random_harmless_median']:g}; at most 0.1 point lost: "
-        f"{strict['tenth_of_a_point']['together']}; no error: {strict['no_error']['together']}",
-        f"without all {counts['alone']} at once {counts['exact_match_without_all_of_those']:.1%} are right",
-        f"removed from the weights: {len(pruned['removed'])} heads; {before['errors']:,} errors in {before['n']:,} new "
-        f"sums, {after['errors']:,} after {pruned['fine_tuning']['steps']} more training steps   (pruned.json)",
-        f"enough for this: {', '.join(map(short_name, pruned['remaining']))}",
+        f"losing at most 0.1 point: {strict['tenth_of_a_point']['together']} together, without an error: "
+        f"{strict['no_error']['together']}; taken at random among the {counts['alone']}: "
+        f"{counts['together_random_harmless_median']:g}",
+        f"without all {counts['alone']} at once {counts['exact_match_without_all_of_those']:.1%} of the sums are right",
+        f"{len(pruned['removed'])} heads removed from the weights: {before['errors']:,} errors in {before['n']:,} new "
+        f"sums, {after['errors']:,} after {pruned['fine_tuning']['steps']} more steps of training (pruned.json)",
+        f"left then: {', '.join(map(short_name, pruned['remaining']))}",
     ]
     return "\n".join(lines)

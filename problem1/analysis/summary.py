@@ -60,11 +60,11 @@ def in_words(about: dict) -> str:
     needed = about["reading"] == NEEDED
     flips = about["most_flips"]["share"]
     if about["reading"] == MEAN_SUFFICES:
-        return "constant: its mean suffices"
+        return MEAN_SUFFICES
     if needed and in_encoder and same_column:
         return "pairs a column's digits"
     if flips >= MOST:
-        return "fetches the carry" if needed else "fetches the carry, not needed alone"
+        return "fetches the carry" if needed else "fetches the carry, too"
     if needed and same_column:
         return "reads the column it writes"
     if needed:
@@ -80,11 +80,12 @@ def head_table(heads: list[dict]) -> list[str]:
         if about["shown"]:
             points = [f"{100 * about[kind]:.1f}" for kind in KINDS]
             flips = f"{100 * about['most_flips']['share']:.0f}"
-            rows.append([about["label"], about["looks_at"], *points, flips, about["does"]])
+            target = about["looks_at"].partition(",")[0]
+            rows.append([about["label"], target, *points, flips, about["does"]])
     others = len(heads) - len(rows)
     less = f"<{100 * DRAWN:g}"
     rows.append([f"{others} others", "", less, less, f"<{100 * BRINGS:g}", REMOVABLE])
-    return aligned("head|looks at|points lost, zero|mean|% flipped at most|does", rows)
+    return aligned("head|looks at|zero|mean|flips|does", rows)
 
 
 def as_text(results: dict) -> str:
@@ -95,8 +96,8 @@ def as_text(results: dict) -> str:
         *head_table(results["heads"]),
         "",
         "looks at: the main target of its attention, and the share that goes there.",
-        "points lost: exact match on the test sums, with the output set to 0 or to its mean.",
-        "% flipped at most: pairs of sums whose digit flips when this head alone is patched, where it flips most.",
+        "zero, mean: points of exact match lost on the test sums, with the output set to 0 or to its mean.",
+        "flips: % of pairs of sums whose digit flips when this head alone is patched, where it flips most.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -23,6 +23,7 @@ from matplotlib.colors import ListedColormap
 from torch import Tensor
 
 from lab import figures
+from lab.tables import aligned
 from problem2.analysis.context import Context
 from problem2.analysis.evaluation import BATCH_SIZE, balanced_rows, judge, logit_differences
 from problem2.dataset import Rows
@@ -187,12 +188,21 @@ def measure(
 
 
 def findings(results: dict) -> str:
-    """A line for each experiment: balanced accuracy, the lowest and the highest of all seeds."""
-    lines = [f"waves, from the fastest: {results['bands']}"]
-    for name in EXPERIMENTS:
-        cells = [f"{key}: {as_text(cell)}" for key, cell in over_seeds(results, name).items()]
-        lines.append(f"{name}: {', '.join(cells)}")
-    return "\n".join(lines)
+    """A line for each experiment: balanced accuracy by length, the lowest and the highest of all seeds."""
+    bands = []
+    for name, waves in results["bands"].items():
+        if waves:
+            bands.append(f"{name} {waves[0]}" + (f" to {waves[-1]}" if len(waves) > 1 else ""))
+    lines = [f"waves, from the fastest: {', '.join(bands)}"]
+    for in_range in (False, True):
+        names = [name for name, experiment in EXPERIMENTS.items() if experiment.in_range == in_range]
+        rows = [["in range" if in_range else "beyond", *over_seeds(results, names[0])]]
+        for name in names:
+            cells = over_seeds(results, name).values()
+            numbers = ["one" if cell.constant else as_text(cell) for cell in cells]
+            rows.append([name.removeprefix("in range, "), *numbers])
+        lines += aligned(rows)
+    return "\n".join([*lines, "one: one answer to at least 99% of the rows"])
 
 
 class OverSeeds(NamedTuple):
@@ -235,7 +245,7 @@ SHOWN = {
     "slow squeezed": "slow waves squeezed",
     "only middle true": "all but the middle squeezed",
     "in range, only middle": "all but the middle stand still",
-    "in range, only fastest and middle": "… but the fastest, too",
+    "in range, only fastest and middle": "all but the four fastest stand still",
     "in range, only slow": "all but the slow stand still",
 }
 FOLLOWS, SQUEEZED, STANDS = figures.COLOURS[1], figures.COLOURS[0], "#d0d0d0"
@@ -309,7 +319,7 @@ def title(results: dict) -> str:
     repaired = all(cell.low >= 0.99 for cell in beyond["only slow true"])
     collapsed = all(cell.constant for name in ("slow squeezed", "only middle true") for cell in beyond[name])
     if repaired and collapsed:
-        fast = len(results["experiments"]["slow squeezed"]["true"])
+        middle = results["experiments"]["only middle true"]["true"]
         slow = len(results["experiments"]["only slow true"]["true"])
-        return f"The {fast} fastest waves make the collapse; the {slow} slow ones do not matter"
+        return f"Waves {middle[0]} to {middle[-1]} are enough for the collapse; the {slow} slow ones do not matter"
     return "Which waves make a sinusoidal model collapse?"

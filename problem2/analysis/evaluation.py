@@ -14,7 +14,7 @@ from problem2.dataset import Rows, load_test_set, to_rows
 from problem2.generate_data import TEST_ROWS, make_rows
 from problem2.model import SortingClassifier
 
-KINDS = {"extrapolation": "the course's negatives (L/3 swaps)", "adjacent": "one swap of two neighbours"}
+KINDS = {"extrapolation": "the course's unsorted rows (L/3 swaps)", "adjacent": "one swap of two neighbours"}
 COLLAPSED_AT = 0.99  # of all predictions the same
 BATCH_SIZE = 512
 BALANCED_SEED = 3641  # of `balanced_rows`, beside the length

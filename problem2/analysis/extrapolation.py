@@ -62,7 +62,7 @@ def findings(results: dict) -> str:
     rows = [["scheme", *columns]]
     for name, report in schemes.items():
         rows.append([name, *(as_cell(report["sets"][key]) for key in columns.values())])
-    note = "accuracy; * collapsed: one class for every sequence, so this is the share of that class"
+    note = "accuracy; * one class for every sequence: this is the share of that class"
     return "\n".join([*aligned(rows, right=True), note])
 
 

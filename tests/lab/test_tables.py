@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.tables import aligned, markdown, percent
+from lab.tables import aligned, indented, markdown, percent
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,11 @@ def test_columns_are_as_wide_as_their_longest_cell():
 
 def test_markdown_has_a_line_below_its_header():
     assert markdown([["a", "b"], ["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_findings_fit_into_a_narrow_terminal():
+    text = "a short line\nhead  zero  mean\n" + "many words " * 20 + "encoder-decoder"
+    lines = indented(text).splitlines()
+    assert lines[:2] == ["  a short line", "  head  zero  mean"]
+    assert all(line.startswith("  ") and len(line) <= 80 for line in lines) and lines[3].startswith("      many")
+    assert " ".join(indented(text).split()) == " ".join(text.split())

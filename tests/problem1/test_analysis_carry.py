@@ -168,11 +168,11 @@ def test_the_table_holds_the_numbers_of_the_others(context, patched):
 
 PLANTED = {  # head: points lost (zero, mean), flips, main target; what it does
     "encoder.0.self.head0": (0.9, 0.8, 0.1, "same column", "pairs a column's digits"),
-    "decoder.0.self.head0": (0.5, 0.0, 0.0, "start token", "constant: its mean suffices"),
+    "decoder.0.self.head0": (0.5, 0.0, 0.0, "start token", "its mean suffices"),
     "decoder.0.cross.head0": (0.3, 0.2, 0.9, "lower column", "fetches the carry"),
     "decoder.0.cross.head1": (0.2, 0.2, 0.0, "same column", "reads the column it writes"),
     "decoder.0.self.head2": (0.1, 0.1, 0.0, "own position", "needed"),
-    "decoder.1.cross.head0": (0.0, 0.0, 0.9, "lower column", "fetches the carry, not needed alone"),
+    "decoder.1.cross.head0": (0.0, 0.0, 0.9, "lower column", "fetches the carry, too"),
     "decoder.1.cross.head1": (0.0, 0.0, 0.1, "lower column", "helps to fetch the carry"),
     "decoder.1.cross.head2": (0.0, 0.0, 0.0, "same column", "can be removed alone"),
 }

@@ -101,7 +101,7 @@ def test_a_range_is_never_better_than_it_was():
 
 def test_the_title_says_a_finding_only_where_the_runs_give_it():
     results = json.loads((RESULTS / "extrapolation/collapse.json").read_text())
-    assert collapse.title(results) == "The 5 fastest waves make the collapse; the 11 slow ones do not matter"
+    assert collapse.title(results) == "Waves 1 to 3 are enough for the collapse; the 11 slow ones do not matter"
     results["seeds"]["642"]["only slow true"]["256"]["balanced_accuracy"] = 0.7
     assert collapse.title(results).endswith("?")
 
