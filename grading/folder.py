@@ -70,7 +70,8 @@ class Folder:
             if subfolders and folder.count("/") + 1 >= MAX_DEPTH:
                 self.complete = False
                 subfolders.clear()
-        self.files.sort(key=lambda path: (path.count("/"), path))
+        for paths in (self.files, self.folders):  # the shallowest first
+            paths.sort(key=lambda path: (len(Path(path).parts), path))
 
     def _is_inside(self, path: str) -> bool:
         """Whether `path` is an ordinary file (no pipe, no device) and not a link that leads out of the folder."""

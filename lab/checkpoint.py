@@ -13,7 +13,7 @@ from torch import nn
 
 from lab.files import UserError, read_bytes, shown, write_bytes
 
-HINT = "run train.py first, or name another file with --model-path."
+HINT = "run train.py first, or name another checkpoint."
 
 
 def save(path: Path, content: dict) -> None:
@@ -22,34 +22,32 @@ def save(path: Path, content: dict) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def load(path: Path, *kinds: str) -> dict:
-    """The content of a checkpoint made for one of `kinds` ("problem1/digits"), on the CPU.
+def load(path: Path, kind: str, hint: str = HINT) -> dict:
+    """The content of a checkpoint of this kind ("problem1/digits"), on the CPU.
 
     `weights_only=True` admits tensors and plain values only: a file that would run code when opened is refused.
     """
-    file = io.BytesIO(read_bytes(path, HINT))
+    file = io.BytesIO(read_bytes(path, hint))
     try:
         content = torch.load(_checked_archive(file), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UserError(
             f"{path} holds Python objects besides tensors and plain values, which could run code when opened, "
-            f"so it was not opened: {HINT}"
+            f"so it was not opened: {hint}"
         ) from None
     except Exception:  # torch raises many kinds for a truncated file or for something else altogether
-        raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {HINT}") from None
+        raise UserError(f"{path} is damaged or not a PyTorch checkpoint: {hint}") from None
     if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
-        raise UserError(f"{path} is a PyTorch file but not a checkpoint of this project: {HINT}")
-    if content["kind"] not in kinds:
-        raise UserError(
-            f"{path} is a checkpoint of {shown(content['kind'])}, not of {' or '.join(kinds)}: name another file."
-        )
+        raise UserError(f"{path} is a PyTorch file but not a checkpoint of this project: {hint}")
+    if content["kind"] != kind:
+        raise UserError(f"{path} is a checkpoint of {shown(content['kind'])}, not of {kind}: name another file.")
     if not isinstance(content.get("settings"), dict) or not isinstance(content.get("model"), dict):
-        raise UserError(f"{path} lacks its settings or its weights: {HINT}")
+        raise UserError(f"{path} lacks its settings or its weights: {hint}")
     values = [
         item for value in content["settings"].values() for item in (value if isinstance(value, list) else [value])
     ]
     if not all(isinstance(value, bool | int | str | None) or _is_finite(value) for value in values):
-        raise UserError(f"{path} has settings that are no plain values: {HINT}")
+        raise UserError(f"{path} has settings that are no plain values: {hint}")
     return content
 
 

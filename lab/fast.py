@@ -18,11 +18,11 @@ SHORT = 16  # float32 numbers in a vector of AVX-512
 
 class Fast(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is F.linear and ONEDNN and _eligible(*args[:2]):
+        if function is F.linear and ONEDNN and len(args) == 3 and _eligible(*args[:2]):
             x, weight, bias = args
             if x.numel() * len(weight) >= WORTH_IT:
                 return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-        if function is torch.softmax and _eligible(args[0]) and 0 < args[0].shape[-1] < SHORT:
+        if function is torch.softmax and kwargs == {"dim": -1} and _eligible(args[0]) and 0 < args[0].shape[-1] < SHORT:
             return _softmax(args[0])
         return function(*args, **(kwargs or {}))
 

@@ -42,8 +42,8 @@ BESIDE = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # names of files that are being 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write beside, flush to disk, rename: a reader sees the old file or the new one, never a part of either."""
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # two writers must not share it
     try:
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # two writers must not share it
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(beside, "wb") as file:
@@ -55,9 +55,10 @@ def write_bytes(path: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 beside.unlink()
             raise
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: "." and "" have no name
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path} cannot be written ({error.strerror or error}): free some space, fix the permissions "
+            f"{path} cannot be written ({reason}): free some space, fix the permissions "
             "or choose another folder with --output-dir."
         ) from None
 
@@ -74,7 +75,10 @@ def write_json(path: Path, value) -> None:
 def write_block(path: Path, name: str, text: str) -> None:
     """Put `text` between the lines <!-- name --> and <!-- end of name --> of a Markdown file."""
     marks = re.compile(rf"(<!-- {name} -->\n).*(<!-- end of {name} -->)", re.DOTALL)
-    write_text(path, marks.sub(lambda found: f"{found[1]}{text}\n{found[2]}", path.read_text(encoding="utf-8")))
+    changed, count = marks.subn(lambda found: f"{found[1]}{text}\n{found[2]}", path.read_text(encoding="utf-8"))
+    if not count:
+        raise UserError(f"{path} has no lines <!-- {name} --> and <!-- end of {name} -->: put them back.")
+    write_text(path, changed)
 
 
 def _pretty(value, indent: str = "") -> str:

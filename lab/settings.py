@@ -116,7 +116,7 @@ def as_plain(settings) -> dict:
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(settings).items()
-        if not isinstance(value, Path) and name not in ("device", "resume")
+        if not isinstance(value, Path) and name not in ("device", "resume", "output_dir")
     }
 
 

@@ -26,6 +26,7 @@ from lab.figures import draw_training_curves
 from lab.files import UserError, digest, only_one, read_json, versions, write_json, write_timing
 from lab.previous import make_room
 
+ANEW = "start anew without --resume."
 COLUMNS = ("train_loss", "train_acc", "val_loss", "val_acc")  # of the log, one number per epoch
 Batch = tuple[Tensor, ...]  # tensors with one entry per row; a NamedTuple of them stays one
 EachEpoch = Callable[[int, nn.Module], None]
@@ -251,13 +252,13 @@ def _restore(path: Path, kind: str, settings: dict, parts: dict) -> dict:
     if not path.exists():
         print(f"nothing to resume in {path.parent}: starting from the beginning.")
         return {}
-    saved = checkpoint.load(path, kind)
+    saved = checkpoint.load(path, kind, ANEW)
     changed = sorted(name for name in settings if saved["settings"].get(name) != settings[name])
     if changed:
         name = changed[0]
         raise UserError(
             f"{path} was trained with {name} = {saved['settings'].get(name)}, not {settings[name]}: "
-            "resume with the same flags, or start anew without --resume."
+            f"resume with the same flags, or {ANEW}"
         )
     recipe = _recipe_of(parts["optimizer"])
     try:
@@ -278,7 +279,7 @@ def _restore(path: Path, kind: str, settings: dict, parts: dict) -> dict:
         if not all(math.isfinite(value) for name in COLUMNS for value in (log["seconds"], *log[name])):
             raise ValueError("a number is not finite")
     except Exception:  # a file that train.py did not write can be wrong in any way
-        raise UserError(f"{path} is not complete: start anew without --resume.") from None
+        raise UserError(f"{path} is not complete: {ANEW}") from None
     print(f"resuming after epoch {saved['epoch']}.")
     return log
 
@@ -318,7 +319,7 @@ def data_digest(task: Task) -> str:
 
 def _finish(model, task, settings, output_dir: Path, log: dict) -> dict:
     """Evaluate the best weights on the test rows, and write what people read."""
-    best = checkpoint.load(output_dir / "best_model.pth", task.kind)
+    best = checkpoint.load(output_dir / "best_model.pth", task.kind, ANEW)
     if (best.get("epoch"), best["settings"]) != (log["best_epoch"], settings):
         raise UserError(
             f"{output_dir / 'best_model.pth'} is not of epoch {log['best_epoch']} of this run, which was its best: "

@@ -6,6 +6,7 @@ import torch
 
 from lab import checkpoint
 from problem1.dataset import VOCAB_SIZE
+from problem1.generate_data import LONGEST
 from problem1.model import Seq2SeqTransformer
 
 KIND = "problem1/digits"
@@ -13,6 +14,8 @@ KIND = "problem1/digits"
 
 def build(settings: dict) -> Seq2SeqTransformer:
     """The untrained model with these settings (those of train.py, and the digits of an operand)."""
+    if not 1 <= settings["num_digits"] <= LONGEST:  # no weight has this size, so nothing else would notice
+        raise ValueError(f"operands of {settings['num_digits']} digits")
     return Seq2SeqTransformer(
         VOCAB_SIZE,
         d_model=settings["d_model"],

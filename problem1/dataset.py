@@ -161,17 +161,17 @@ def load(data_dir: Path, name: str) -> Sums:
     rows = read_json(path, hint)
     if not isinstance(rows, list) or not rows:
         raise UserError(f"{path} must hold a list of at least one row: {hint}")
-    widths = None
+    width = None
     for number, row in enumerate(rows, 1):
-        complaint = _complaint(row, widths)
+        complaint = _complaint(row, width)
         if complaint:
             raise UserError(f"{path}, row {number}: {complaint}; {hint}")
-        widths = len(row["input"]), len(row["target"])
+        width = len(row["input"])
     return Sums(torch.tensor([row["input"] for row in rows]), torch.tensor([row["target"] for row in rows]))
 
 
-def _complaint(row, widths: tuple[int, int] | None) -> str | None:
-    """None, or what is wrong with a row; `widths` are those of the row before."""
+def _complaint(row, width: int | None) -> str | None:
+    """None, or what is wrong with a row; `width` is how many tokens the inputs before have."""
     if not isinstance(row, dict) or not {"input", "target"} <= set(row):
         return 'not of the form {"input": […], "target": […]}'
     for key in ("input", "target"):
@@ -188,8 +188,8 @@ def _complaint(row, widths: tuple[int, int] | None) -> str | None:
         return f'"input" has operands of {digits:,} digits, more than {LONGEST}'
     if digits < 1 or source.count(PLUS) != 1 or len(source) != 2 * digits + 1 or source[digits] != PLUS:
         return '"input" must be two operands of the same number of digits with one 10 (+) between them'
-    if widths is not None and widths[0] != len(source):
-        return f'"input" has {len(source)} tokens where the rows before have {widths[0]}'
+    if width not in (None, len(source)):
+        return f'"input" has {len(source)} tokens where the rows before have {width}'
     a = int("".join(map(str, source[:digits])))
     b = int("".join(map(str, source[digits + 1 :])))
     right = to_digits(a + b, digits + 1)

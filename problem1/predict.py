@@ -22,9 +22,9 @@ from lab import device
 from lab.files import UserError, shown
 from lab.settings import parse, run, setting
 from lab.statistics import margins
-from problem1.analysis.rows import digit_names
+from problem1.analysis.rows import digit_names, digits_text
 from problem1.checkpoint import load_model
-from problem1.dataset import START, SYMBOLS, decoder_inputs
+from problem1.dataset import START, decoder_inputs
 from problem1.generate_data import PLUS
 
 MODEL = Path(__file__).resolve().parent / "results" / "best_model.pth"
@@ -66,7 +66,7 @@ def predict(pair: tuple[str, str], path: Path) -> tuple[str, list[float]]:
     written = model.generate(source, digits + 1, START)
     logits = model(source, decoder_inputs(written))
     by_digit = margins(logits, written)[0].tolist()
-    text = "".join(SYMBOLS[token] for token in written[0].tolist())
+    text = digits_text(written[0])
     start = 1 if text[0] == "0" else 0  # 0506 is shown as 506
     return text[start:], by_digit[start:]
 

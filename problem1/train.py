@@ -65,6 +65,8 @@ def make_task(rows: dict[str, Sums], hard_weight: float) -> Task:
     """The course's rows, those with columns that add up to 9 or 10 drawn more often, digits swapped within columns."""
     parts = {name: (sums.sources, sums.targets) for name, sums in rows.items()}
     weights = sampling_weights(rows["train"], hard_weight)
+    if not weights.sum().isfinite():
+        raise UserError(f"--hard-weight {hard_weight:g} is too large for {rows['train'].num_digits} digits: lower it.")
     return Task(KIND, **parts, score=score, augment=swap_columns, proportions=weights, measure="exact match")
 
 

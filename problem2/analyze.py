@@ -23,7 +23,7 @@ from lab.settings import as_plain, parse, run, setting
 from lab.tables import indented
 from problem2.analysis import by_length, collapse, encodings, extrapolation, learned_table
 from problem2.analysis.context import Context, load_models
-from problem2.analysis.evaluation import BATCH_SIZE, logit_differences, test_sets
+from problem2.analysis.evaluation import BATCH_SIZE, test_sets
 from problem2.dataset import DEFAULT, load_or_generate, to_rows, values_problem
 from problem2.positional_encoding import SCHEMES
 
@@ -99,9 +99,10 @@ def classify(models: dict, values: list[int], device: torch.device | str = "cpu"
         raise UserError(f"--sequence {problem}.")
     sequences = to_rows([values]).sequences.to(device)
     for name, model in models.items():
-        margin = logit_differences(model, sequences).item()
-        votes = model.votes(sequences)[0][0].cpu()  # of each position: [T, 2]
-        by_position = " ".join(f"{vote:+.1f}" for vote in (votes[:, 1] - votes[:, 0]).tolist())
+        votes, real = model.votes(sequences)  # of each position: [1, T, 2]
+        logits = model.pool(votes, real)[0]
+        margin = (logits[1] - logits[0]).item()
+        by_position = " ".join(f"{vote:+.1f}" for vote in (votes[0, :, 1] - votes[0, :, 0]).tolist())
         verdict = "sorted" if margin > 0 else "not sorted"
         print(f"{name:18} {verdict:10} margin {margin:+.1f}, by position {by_position}")
 

@@ -41,11 +41,6 @@ def scaled_dot_product_attention(
     return weights @ V, weights
 
 
-def create_causal_mask(seq_len: int, device: torch.device | str | None = None) -> Tensor:
-    """[1, 1, T, T], 1 on and below the diagonal: position i may attend to 0 … i, never to what comes later."""
-    return torch.ones(1, 1, seq_len, seq_len, device=device).tril()
-
-
 class MultiHeadAttention(nn.Module):
     """`num_heads` attentions side by side, each on its own d_model / num_heads dimensions."""
 

@@ -11,6 +11,7 @@ Data is generated if it is missing. Unsorted rows are drawn the more often, the 
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -42,7 +43,7 @@ class Settings:
     data_dir: Path = setting(DEFAULT, "folder of train.json, val.json and test.json", metavar="DIR")
     output_dir: Path = setting(HERE / "results", "folder that gets a folder for each scheme", metavar="DIR")
     batch_size: int = setting(128, "rows in a step", minimum=1, maximum=1_000_000)
-    epochs: int = setting(34, "passes over the training rows", minimum=1, maximum=100_000)
+    epochs: int = setting(34, "in each, as many rows are drawn as there are", minimum=1, maximum=100_000)
     lr: float = setting(8e-3, "highest learning rate, after the warm-up", minimum=1e-6, maximum=1)
     d_model: int = setting(32, "width of the model", minimum=1, maximum=4096)
     num_heads: int = setting(4, "attention heads in each layer", minimum=1, maximum=4096)
@@ -131,6 +132,11 @@ def side_by_side(settings: Settings) -> dict[str, float]:
             raise KeyboardInterrupt(
                 "stopped by you; every finished epoch is kept in last.pth of each scheme. "
                 "Run the same command with --resume to go on."
+            ) from None
+        except BrokenProcessPool:
+            raise UserError(
+                "a training was killed, perhaps because memory ran out; every finished epoch is kept in last.pth of "
+                "each scheme. Run the same command with --resume to go on."
             ) from None
     return dict(zip(settings.encoding, accuracies, strict=True))
 

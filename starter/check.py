@@ -71,6 +71,7 @@ PARTS = {  # part -> the file that it is about
 }
 NOT_LOOKED_AT = "analyze.py, figures, report, speed, and whether a whole training succeeds"
 CHECK_SECONDS, PROBLEM_SECONDS = 15, 60  # of wall-clock time, for a check and for all checks of a problem
+STARTING_SECONDS = 15  # more, for a process that has said nothing yet: it imports PyTorch
 MEMORY, FILE_SIZE = 3 * 2**30, 16 * 2**20  # bytes that the process with your code may take and write
 START, PLUS, PAD, VOCABULARY = 11, 10, 12, 13  # tokens of our own rows; 0 to 9 are digits
 
@@ -2289,7 +2290,8 @@ def run_problem(root: Path, folder: Path, names: list[str], child: "Child | None
         try:
             while waiting:
                 name, importing = waiting[0], None
-                until = min(time.monotonic() + CHECK_SECONDS + 15 * (child.messages.empty()), deadline)
+                allowed = CHECK_SECONDS + (STARTING_SECONDS if child.messages.empty() else 0)
+                until = min(time.monotonic() + allowed, deadline)
                 outcome = None
                 while outcome is None:
                     try:

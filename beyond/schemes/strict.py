@@ -7,7 +7,7 @@ only comparing neighbours helps; and the position with the strongest objection d
 import torch
 from torch import Tensor
 
-from problem2.attention import create_causal_mask
+from problem1.attention import create_causal_mask
 from problem2.dataset import LARGEST, PAD, Rows, label, relabel
 from problem2.model import SortingClassifier, both
 

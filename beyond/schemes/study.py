@@ -41,7 +41,7 @@ class Settings(jobs.Engine):
     output_dir: Path = setting(HERE / "results", "folder of the results", metavar="DIR")
     lengths: tuple[int, ...] = setting((), "lengths to test at (left out: to 256, strict to 1024)", minimum=2)
     epochs: int | None = setting(
-        None, "passes over the training rows (left out: as train.py)", minimum=1, maximum=100_000
+        None, "in each, as many rows are drawn as there are (left out: as train.py)", minimum=1, maximum=100_000
     )
     only_sum_up: bool = setting(False, "train and measure nothing, sum up what there is")
 

@@ -6,11 +6,12 @@ CODE=1 python -m grading.autograder               # run the checks of starter/ch
 """
 
 import argparse
+import io
 import os
 import zipfile
 from pathlib import Path
 
-from lab.files import UserError, read_json
+from lab.files import UserError, read_json, write_bytes
 from lab.settings import Parser, run
 
 HERE = Path(__file__).resolve().parent
@@ -37,16 +38,18 @@ def main() -> None:
     if code:
         points += sum(sum(one["code"].values()) for one in chosen)
     files = [*ROOT.glob("grading/*.*"), *ROOT.glob("lab/*.py"), ROOT / "starter/check.py", *paths]
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("setup.sh", "run_autograder", "requirements.txt"):
+            archive.write(HERE / name, name)
+        # What Gradescope's own environment says goes first.
+        variables = f'export PROBLEM="${{PROBLEM-{problem}}}"\nexport CODE="${{CODE-{code}}}"\n'
+        archive.writestr("environment.sh", variables)
+        for path in sorted(files):
+            archive.write(path, path.relative_to(ROOT))
     try:
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name in ("setup.sh", "run_autograder", "requirements.txt"):
-                archive.write(HERE / name, name)
-            # What Gradescope's own environment says goes first.
-            variables = f'export PROBLEM="${{PROBLEM-{problem}}}"\nexport CODE="${{CODE-{code}}}"\n'
-            archive.writestr("environment.sh", variables)
-            for path in sorted(files):
-                archive.write(path, path.relative_to(ROOT))
-    except OSError:
+        write_bytes(target, content.getvalue())
+    except UserError:
         raise UserError(f"{str(target)!r} cannot be written: name another file.") from None
     print(f"{target}: upload it to Gradescope as the autograder of an assignment with {points} points.")
 

@@ -22,7 +22,7 @@ from lab.hooks import Intervention, feed_forward_layers, heads, replace, short_n
 from lab.statistics import proportion
 from problem1.analysis.context import Context
 from problem1.analysis.rows import CARRY_CLASSES, carry_classes, digit_names
-from problem1.analysis.tables import aligned, intervals
+from problem1.analysis.tables import intervals, text_table
 
 QUESTION = "What is lost without each head and layer?"
 FILES = (
@@ -145,7 +145,7 @@ def ranking_lines(results: dict, ranking: list[str]) -> list[str]:
         row.append(worst_class(entry["zero"], results["baseline"]))
         row.append(reading(entry) if results["meaningful"] else "")
         rows.append(row)
-    return aligned("|head|zero|interval|mean|interval|worst class|reading", rows)
+    return text_table("|head|zero|interval|mean|interval|worst class|reading", rows)
 
 
 def harmless(results: dict) -> str:
@@ -235,4 +235,4 @@ def findings(results: dict) -> str:
     for part, entry in (worst | results["layers"]).items():
         lost = [f"{100 * entry[kind]['drop']:.2f}" for kind in KINDS]
         rows.append([short_name(part), *lost, reading(entry) if part in worst else ""])
-    return "\n".join([*aligned("points lost without|zero|mean|", rows), harmless(results)])
+    return "\n".join([*text_table("points lost without|zero|mean|", rows), harmless(results)])

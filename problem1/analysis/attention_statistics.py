@@ -29,7 +29,7 @@ from lab.figures import WIDTH, save
 from lab.hooks import Head
 from problem1.analysis.attention_maps import is_causal
 from problem1.analysis.context import Context
-from problem1.analysis.tables import aligned, intervals, table, whole
+from problem1.analysis.tables import intervals, table, text_table, whole
 
 QUESTION = "What does each head attend to?"
 FILES = (
@@ -186,4 +186,5 @@ def findings(results: dict) -> str:
     by_target: dict[str, list[str]] = {}
     for name, entry in results["heads"].items():
         by_target.setdefault(entry["main_target"], []).append(Head.parse(name).short)
-    return "\n".join(aligned("main target|heads", [[target, ", ".join(heads)] for target, heads in by_target.items()]))
+    rows = [[target, ", ".join(heads)] for target, heads in by_target.items()]
+    return "\n".join(text_table("main target|heads", rows))

@@ -48,7 +48,8 @@ class Context:
 
     @cached_property
     def mean_outputs(self) -> dict[str, Tensor]:
-        """Each head's mean output over the test rows, at each position: [Tq, d_head]"""
+        """The mean output of each head [Tq, d_head] and feed-forward layer [Tq, d_model] over the test rows, at each
+        position."""
         return {name: output.mean(0) for name, output in self.test.recorded.outputs.items()}
 
     @property

@@ -40,14 +40,14 @@ def predict(model, sums: Sums, batch_size: int = 1024) -> tuple[Tensor, Tensor]:
     return torch.cat(predicted), torch.cat(smallest)
 
 
-def verify(model, train: Sums, batch_size: int = 1024, samples: int = 0) -> dict:
-    """All pairs: errors, by class, and the wrong sums. Beyond three digits random pairs (samples 0: SAMPLES of them).
+def verify(model, train: Sums, batch_size: int = 1024) -> dict:
+    """All pairs: errors, by class, and the wrong sums. Beyond three digits SAMPLES random pairs.
 
     train: the rows of training; pairs that they cannot have shown are counted apart.
     """
     digits = train.num_digits
     exhaustive = digits <= EXHAUSTIVE_DIGITS
-    sums = every_pair(digits) if exhaustive else random_pairs(digits, samples or SAMPLES, seed=1)
+    sums = every_pair(digits) if exhaustive else random_pairs(digits, SAMPLES, seed=1)
     predicted, smallest = predict(model, sums, batch_size)
     right = (predicted == sums.targets).all(1)
     carry = carries(sums)

@@ -31,7 +31,7 @@ from problem1.analysis.examples import carry_chain, draw_on_paper
 from problem1.analysis.interventions import InterventionRunner
 from problem1.analysis.patching import MOST
 from problem1.analysis.rows import digit_names, digits_text, operand_texts, powers_of_ten
-from problem1.analysis.tables import aligned, table
+from problem1.analysis.tables import table, text_table
 from problem1.dataset import SYMBOLS, Sums, carries, decoder_inputs
 
 QUESTION = "How does one sum become its digits?"
@@ -251,4 +251,4 @@ def findings(results: dict) -> str:
         margin = " ".join(f"{entry['margin'][number]:5.1f}" for entry in results["digits"])
         shares = " ".join(f"{100 * entry['right_is_first'][number]:3.0f}" for entry in means)
         rows.append([part_name(part), first, margin, shares])
-    return "\n".join(aligned(f"after|{results['sum']} reads|margins|% right of test sums", rows))
+    return "\n".join(text_table(f"after|{results['sum']} reads|margins|% right of test sums", rows))

@@ -31,7 +31,7 @@ from problem1.analysis.carry_pairs import Group, all_groups
 from problem1.analysis.context import Context
 from problem1.analysis.interventions import InterventionRunner
 from problem1.analysis.rows import digits_text, operand_texts, powers_of_ten
-from problem1.analysis.tables import aligned, table, whole
+from problem1.analysis.tables import table, text_table, whole
 
 QUESTION = "Which heads bring the carry?"
 FILES = ("carry/patching.json", "carry/patching_heads.png", "carry/patching_heads.pdf")
@@ -223,5 +223,5 @@ def findings(results: dict) -> str:
         flips = [group["heads"][best], group["stages"][CARRYING], group["stages"][OTHERS]]
         rows.append([group["name"], short_name(best), *(f"{100 * found['flips']['share']:.1f}" for found in flips)])
     carrying = ", ".join(map(short_name, results["carrying_heads"]))
-    table = aligned("% flipped, carry into|best head|alone|carrying heads|all others", rows)
+    table = text_table("% flipped, carry into|best head|alone|carrying heads|all others", rows)
     return "\n".join([*table, f"carrying heads: {carrying}"])

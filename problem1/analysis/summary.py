@@ -15,7 +15,7 @@ from problem1.analysis.ablation import DRAWN, KINDS, MEAN_SUFFICES, NEEDED, larg
 from problem1.analysis.attention_maps import draw_in_detail
 from problem1.analysis.context import Context
 from problem1.analysis.patching import BRINGS, MOST
-from problem1.analysis.tables import aligned
+from problem1.analysis.tables import text_table
 
 QUESTION = "What is each head for?"
 FILES = (
@@ -85,7 +85,7 @@ def head_table(heads: list[dict]) -> list[str]:
     others = len(heads) - len(rows)
     less = f"<{100 * DRAWN:g}"
     rows.append([f"{others} others", "", less, less, f"<{100 * BRINGS:g}", REMOVABLE])
-    return aligned("head|looks at|zero|mean|flips|does", rows)
+    return text_table("head|looks at|zero|mean|flips|does", rows)
 
 
 def as_text(results: dict) -> str:

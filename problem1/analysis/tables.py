@@ -33,6 +33,6 @@ def whole(share: float | None) -> str:
     return f"{100 * share:.0f}" if abs(share) >= 0.005 else "·"
 
 
-def aligned(header: str, rows: Sequence[Sequence[str]]) -> list[str]:
+def text_table(header: str, rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a text table; `header` has its columns set apart by |."""
     return tables.aligned([header.split("|"), *rows])

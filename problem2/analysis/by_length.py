@@ -50,7 +50,8 @@ def run(context: Context) -> dict:
 def lengths_to_test(trained: tuple[int, int], farthest: int) -> list[int]:
     """Every length of training, then every one up to four times as long, then some, none beyond `farthest`."""
     shortest, longest = trained
-    lengths = [*range(shortest, 4 * longest + 1), *(multiple * longest for multiple in FAR)]
+    # A single value is always in order: from length 2 on there are rows of both classes.
+    lengths = [*range(max(2, shortest), 4 * longest + 1), *(multiple * longest for multiple in FAR)]
     return [length for length in lengths if length <= max(longest, farthest)]
 
 

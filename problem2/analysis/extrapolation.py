@@ -110,16 +110,11 @@ def length_axis(axes, lengths, trained: tuple[int, int]) -> None:
     axes.axvspan(low, high, color="#eeeeee", zorder=0)
 
 
-def draw_line(
-    axes, sets: dict[str, Point], kind: str, trained: tuple[int, int], shift: float = 1.0, **style
-) -> tuple[list[float], list[float]]:
-    """Accuracy by length with its interval; a hollow mark where the answer is constant. Returns both as drawn.
-
-    Lengths are drawn `shift` times as large, so that lines that coincide stand side by side.
-    """
+def draw_line(axes, sets: dict[str, Point], kind: str, trained: tuple[int, int], **style) -> list[float]:
+    """Accuracy by length with its interval; a hollow mark where the answer is constant. Returns the lengths."""
     by_length = sets_by_length(sets, kind, trained)
     points = [sets[name] for name in by_length.values()]
-    lengths = [length * shift for length in by_length]
+    lengths = [*by_length]
     accuracies = [point.accuracy for point in points]
     low = [point.low for point in points]
     high = [point.high for point in points]
@@ -128,7 +123,7 @@ def draw_line(
     for length, point in zip(lengths, points, strict=True):
         inside = "white" if point.collapsed else None
         axes.plot(length, point.accuracy, style["marker"], color=style["color"], markerfacecolor=inside)
-    return lengths, accuracies
+    return lengths
 
 
 def keeps(sets: dict[str, Point], kind: str, trained: tuple[int, int]) -> bool:
@@ -137,7 +132,7 @@ def keeps(sets: dict[str, Point], kind: str, trained: tuple[int, int]) -> bool:
 
 
 def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str, vector: bool = False) -> None:
-    """A small panel for each scheme, with both kinds of negatives."""
+    """A small panel for each scheme, with both kinds of unsorted rows."""
     columns = 4
     lines = math.ceil(len(points) / columns)
     size = (figures.WIDTH, 0.75 + 1.15 * lines)
@@ -148,7 +143,7 @@ def draw_grid(points: Points, path: Path, trained: tuple[int, int], caption: str
         ticks = set()
         for number, (kind, words) in enumerate(KINDS.items()):
             style = {"color": figures.COLOURS[(0, 6)[number]], "marker": figures.MARKS[number], "markersize": 4}
-            lengths, _ = draw_line(axes, sets, kind, trained, label=words, **style)
+            lengths = draw_line(axes, sets, kind, trained, label=words, **style)
             ticks.update(lengths)
         length_axis(axes, ticks - {trained[1]}, trained)
         axes.axhline(0.5, color="#999999", linewidth=1, zorder=1)

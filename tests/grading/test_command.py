@@ -227,6 +227,13 @@ def test_results_in_other_folders(sound, tmp_path, moved, places):
     assert report.passed and tuple(report.results.values()) == places
 
 
+def test_of_two_places_the_one_nearer_to_the_top_counts(sound, tmp_path):
+    shutil.copytree(sound, tmp_path / "hand in")
+    (tmp_path / "hand in/backup" / PROBLEM1).mkdir(parents=True)
+    report = grade(tmp_path, EXPECTED)
+    assert report.passed and report.results["problem1"] == f"hand in/{PROBLEM1}"
+
+
 def test_what_belongs_to_another_experiment_is_not_taken_for_what_is_missing(folder):
     (folder / PROBLEM1 / "text").mkdir()
     for name in ("best_model.pth", "training_log.json"):

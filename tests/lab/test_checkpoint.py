@@ -10,6 +10,7 @@ from torch import nn
 
 from lab import checkpoint
 from lab.files import UserError
+from problem1 import checkpoint as addition
 from tests.archives import DISTURBED
 
 
@@ -117,3 +118,17 @@ def build(settings):
 def test_settings_and_weights_that_do_not_fit(settings, weights, words):
     with pytest.raises(UserError, match=words):
         checkpoint.rebuild(build, {"settings": settings, "model": weights}, "x.pth")
+
+
+@pytest.mark.parametrize("digits", [0, 4_000_000])
+def test_operands_of_a_length_that_no_data_has(digits):
+    settings = {"d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8, "dropout": 0.0, "num_digits": 3}
+    weights = addition.build(settings).state_dict()
+    with pytest.raises(UserError, match=f"operands of {digits} digits"):
+        checkpoint.rebuild(addition.build, {"settings": settings | {"num_digits": digits}, "model": weights}, "x.pth")
+
+
+def test_the_hint_is_the_callers(tmp_path):
+    (tmp_path / "x.pth").write_bytes(b"cut")
+    with pytest.raises(UserError, match=r"damaged.*: do something else"):
+        checkpoint.load(tmp_path / "x.pth", "kind", "do something else.")

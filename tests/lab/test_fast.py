@@ -89,6 +89,14 @@ def test_softmax_of_any_length_and_size(keys):
     torch.testing.assert_close(weights, torch.softmax(scores, dim=-1), atol=1e-6, rtol=1e-5)
 
 
+@torch.no_grad()
+def test_softmax_over_another_dimension_stays_with_torch(calls):
+    scores = torch.randn(4, 5)
+    with Fast():
+        assert torch.equal(torch.softmax(scores, dim=0), torch.softmax(scores, 0))
+        torch.nn.functional.linear(scores, scores)  # without a bias argument
+
+
 @pytest.mark.parametrize("shape", [(5, 16), (2, 7, 16), (3, 4, 0, 16), (0, 16), (16,), (100, 3, 16)])
 @pytest.mark.parametrize("bias", [True, False])
 @torch.no_grad()

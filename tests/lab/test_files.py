@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.files import UserError, only_one, read_json, write_bytes, write_json
+from lab.files import UserError, only_one, read_json, write_block, write_bytes, write_json
 
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 values = st.recursive(
@@ -49,6 +50,21 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path, monkeypa
     with pytest.raises(UserError, match=r"file cannot be written \(No space left on device\).*--output-dir"):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("path", [".", "", "/"])
+def test_a_file_without_a_name_is_refused(path):
+    with pytest.raises(UserError, match="cannot be written"):
+        write_bytes(Path(path), b"new")
+
+
+def test_a_block_without_its_marks_is_refused(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("<!-- here -->\nold\n<!-- end of here -->\n")
+    write_block(path, "here", "new")
+    assert path.read_text() == "<!-- here -->\nnew\n<!-- end of here -->\n"
+    with pytest.raises(UserError, match="no lines <!-- there -->"):
+        write_block(path, "there", "new")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from lab import checkpoint
 from lab.files import UserError
 from problem1 import checkpoint as trained
 from problem1 import predict
+from problem1.dataset import START
 
 DIGITS = {"d_model": 16, "num_heads": 2, "num_layers": 1, "d_ff": 16, "dropout": 0.0, "num_digits": 2}
 
@@ -32,6 +33,14 @@ def test_a_sum_its_verdict_and_the_smallest_margins(model, capsys):
 def test_other_lengths_are_refused_with_the_command_that_adds_them(model, words):
     with pytest.raises(UserError, match=r"exactly 2 digits.*python beyond/any_length/predict.py \d+ \+ \d+$"):
         predict.main(predict.Settings(words, model))
+
+
+def test_a_model_that_writes_no_digit_gets_a_question_mark(model, capsys):
+    content = checkpoint.load(model, trained.KIND)
+    content["model"]["output.bias"][START] = 100.0
+    checkpoint.save(model, content)
+    predict.main(predict.Settings(("47", "+", "19"), model))
+    assert capsys.readouterr().out.startswith("47 + 19 = ???\nwrong: it is 66\n")
 
 
 def test_a_right_sum_is_called_right():

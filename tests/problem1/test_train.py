@@ -16,6 +16,7 @@ import problem1.train
 from lab import checkpoint
 from lab.files import UserError
 from lab.settings import parse
+from problem1.dataset import Sums
 from tests.conftest import ROOT, works
 
 TINY = ["--epochs=6", "--batch-size=16", "--d-model=16", "--d-ff=16", "--num-heads=2", "--num-layers=1"]
@@ -103,6 +104,12 @@ def test_one_digit_sums_in_folders_named_from_where_the_user_stands(tmp_path):
 def test_the_bits_do_not_depend_on_the_number_of_cores(data, undisturbed, tmp_path):
     train(data, tmp_path, env={"OMP_NUM_THREADS": "2"})
     check_same_run(undisturbed, tmp_path)
+
+
+def test_rows_weighted_beyond_what_can_be_drawn_are_refused():
+    nines = Sums(torch.tensor([[4] * 30 + [10] + [5] * 30]), torch.tensor([[0] + [9] * 30]))
+    with pytest.raises(UserError, match="--hard-weight 1000 is too large for 30 digits"):
+        problem1.train.make_task({"train": nines, "val": nines, "test": nines}, 1000)
 
 
 def test_impossible_flags(refused, tmp_path):

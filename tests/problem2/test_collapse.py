@@ -119,6 +119,7 @@ def test_every_length_up_to_four_times_the_trained_ones_is_tested():
     assert by_length.lengths_to_test((8, 16), 256) == [*range(8, 65), 96, 128, 192, 256]
     assert by_length.lengths_to_test((8, 16), 24) == [*range(8, 25)]
     assert by_length.lengths_to_test((2, 3), 2) == [2, 3]
+    assert by_length.lengths_to_test((1, 2), 4) == [2, 3, 4]  # no row of one value is unsorted
 
 
 class RightUpTo(torch.nn.Module):

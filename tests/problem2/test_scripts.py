@@ -1,5 +1,6 @@
 """The scripts as users start them: real processes, small models, files and refusals."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -85,9 +87,10 @@ def test_the_next_command_is_for_what_was_trained(trained):
     assert done.stdout.count("margin") == 2 and "--results-dir" in words and "--data-dir" in words
 
 
-def test_ctrl_c_says_how_to_go_on_and_leaves_nothing_behind(trained, tmp_path):
-    flags = trained[1]
-    command = [*map(str, ["--encoding", "none", "learned", *flags, "--epochs", 9999, "--output-dir", tmp_path])]
+@contextlib.contextmanager
+def two_that_train(flags, folder):
+    """train.py with two schemes, when each of them has finished an epoch."""
+    command = [*map(str, ["--encoding", "none", "learned", *flags, "--epochs", 9999, "--output-dir", folder])]
     process = subprocess.Popen(
         [sys.executable, ROOT / "problem2/train.py", *command],
         stdout=subprocess.DEVNULL,
@@ -98,12 +101,31 @@ def test_ctrl_c_says_how_to_go_on_and_leaves_nothing_behind(trained, tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     started = time.monotonic()
-    while len([*tmp_path.glob("*/last.pth")]) < 2 and time.monotonic() - started < 120:
+    while len([*folder.glob("*/last.pth")]) < 2 and time.monotonic() - started < 120:
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all its processes
-    _, errors = process.communicate(timeout=60)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_ctrl_c_says_how_to_go_on_and_leaves_nothing_behind(trained, tmp_path):
+    with two_that_train(trained[1], tmp_path) as process:
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all its processes
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "--resume" in errors
     assert "Traceback" not in errors and "leaked" not in errors
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the child processes in /proc, as Linux has it")
+def test_a_training_that_is_killed_ends_in_a_sentence(trained, tmp_path):
+    with two_that_train(trained[1], tmp_path) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        trains = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(int(trains[0]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2 and "was killed" in errors and "--resume" in errors and "Traceback" not in errors
 
 
 def test_a_scheme_that_is_named_twice_is_refused_at_once(refused):
