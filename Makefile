@@ -145,7 +145,8 @@ $(P2)/extrapolation/extrapolation_details.json: $(HOMEWORK:%=$(P2)/%/training_lo
 
 explorer: explorer/explorer.html  ## explorer/explorer.html: the trained models, running in one page
 
-explorer/explorer.html: $(wildcard explorer/*.js explorer/*.css explorer/page.html) $(P1)/carry/summary.txt \
+explorer/explorer.html: $(wildcard explorer/*.js explorer/*.css explorer/*.json explorer/page.html explorer/build.py) \
+		$(P1)/carry/summary.txt \
 		beyond/program/results/program.json beyond/any_length/results/proof.json \
 		$(P2)/extrapolation/extrapolation_details.json | $(VENV)/ready
 	$(call timed,$(PY) explorer/build.py)

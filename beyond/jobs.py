@@ -163,7 +163,7 @@ def _in_pools(groups: list[list[Job]], workers: int, ended, last: bool = False) 
                     lost.append(future)
                 else:
                     ended(futures[future], future)
-        except BaseException:  # Ctrl-C, or a result that cannot be written
+        except BaseException:  # Ctrl-C
             for process in multiprocessing.active_children():
                 process.terminate()
             raise

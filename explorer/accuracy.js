@@ -102,7 +102,6 @@ function accuracyPart({ facts, state, interventions, setOff, tell }) {
       across: (k) => k / order.length,
       ticks: [0, 4, 8, 12, 16, 20, 24].filter((k) => k <= order.length),
       xlabel: "heads removed, in greedy order",
-      ylabel: "",
       label: "Exact match on the test rows against the number of heads removed",
       mark: removed === null ? null : [removed, exact_match[removed]],
     });

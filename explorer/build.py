@@ -210,7 +210,10 @@ def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
         again = dict(zip(models, pool.map(accuracies, (model for _, model in models.values())), strict=True))
     projection = exact({"projection": projection_on_trained_codes(models["course/sinusoidal"][1].scheme)})
     sizes = {key: len(part.labels) for key, part in rows.items()}
-    return {"committed": committed, "rounded": again, "sets": sizes} | projection
+    collapse = results(RESULTS2 / "extrapolation/collapse.json")
+    by_length = results(RESULTS2 / "extrapolation/accuracy_by_length.json")["schemes"]["sinusoidal"]["641"]
+    waves = {"bands": collapse["bands"], "constant_from": by_length["constant_from"]}
+    return {"committed": committed, "rounded": again, "sets": sizes, "waves": waves} | projection
 
 
 def projection_on_trained_codes(scheme: torch.nn.Module, trained: int = 16, energy: float = 0.999) -> Tensor:

@@ -81,7 +81,7 @@
     const { logits, moved } = patchedRun();
     const now = written(logits);
     const before = written(clean.logits);
-    const count = [...state.patched.values()].filter((positions) => positions.size).length;
+    const heads = [...state.patched.values()].filter((positions) => positions.size).length;
     const mark = (row) =>
       row.map((digit, k) => (k === target ? h("span", { class: digit === before[k] ? "" : "flip" }, digit) : digit));
     put(
@@ -91,7 +91,7 @@
           ["run", "sum", "writes"],
           ["clean", `${a} + ${b}`, before.join("")],
           ["corrupted", `${c} + ${d}`, mark(written(corrupted.logits))],
-          [`clean, ${count} ${count === 1 ? "head" : "heads"} patched`, `${a} + ${b}`, h("b", {}, mark(now))],
+          [`clean, ${count(heads, "head")} patched`, `${a} + ${b}`, h("b", {}, mark(now))],
         ],
         { class: "runs" },
       ),
@@ -107,7 +107,7 @@
     const text = `The ${names[target]} digit ${becomes}. ${way}`;
     put(outcome, h("b", { class: stays ? "" : "bad" }, text));
     if (first) smuggle.textContent = isSmuggled() ? "Patch none again" : `Patch ${short(strongest(first))}`;
-    if (count) announce(text, "carry");
+    if (heads) announce(text, "carry");
   }
 
   const scale = (moved) =>

@@ -100,7 +100,7 @@ function carryMap({ model, names, length, state, kind, runs, toggle, changed }) 
       const row = table.findIndex((line) => line.includes(here));
       const column = table[row].indexOf(here);
       const next = (table[row + step[0]] || [])[column + step[1]];
-      if (!next) return;
+      if (!next || next.disabled) return;
       here.tabIndex = -1;
       next.tabIndex = 0;
       next.focus();

@@ -187,9 +187,7 @@
     const random = Tools.random(digits + (chain ? 7 : 0));
     const digit = () => Math.floor(random() * 10);
     const x = Array.from({ length: digits }, (_, k) => (k ? digit() : 1 + Math.floor(random() * 8)));
-    const y = x.map((value, k) =>
-      !chain ? (k ? digit() : 1 + (digit() % 9)) : k + 1 < digits ? 9 - value : Math.min(9, 10 - value),
-    );
+    const y = x.map((value, k) => (chain ? 9 - value : k ? digit() : 1 + (digit() % 9)));
     if (chain) x[digits - 1] = Math.max(1, x[digits - 1]);
     if (chain) y[digits - 1] = 10 - x[digits - 1];
     [inputX.value, inputY.value] = [x.join(""), y.join("")];

@@ -37,7 +37,6 @@ function lengthsPart(facts, state, trained, shown, label) {
       across: (n) => Math.log2(n / 16) / Math.log2(lengths().at(-1) / 16),
       ticks: lengths(),
       xlabel: "length (training: 8 to 16)",
-      ylabel: "accuracy",
       label: `accuracy against length; ${label(chosen)}: ${committed(chosen)
         .map(([n, share]) => `${n}: ${percent(share)}`)
         .join(", ")}`,

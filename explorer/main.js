@@ -25,11 +25,16 @@
     });
   }
 
-  /** The navigation shows where one is: at the last panel that begins above the upper third of the screen. */
+  /** The navigation shows where one is: at the innermost panel that a line through the screen's upper third crosses. */
   function showPlace() {
-    const above = PANELS.filter((id) => document.getElementById(id).getBoundingClientRect().top < innerHeight / 3);
+    const third = innerHeight / 3;
+    const here = PANELS.filter((id) => {
+      const { top, bottom } = document.getElementById(id).getBoundingClientRect();
+      return top < third && bottom > third;
+    }).at(-1);
+    if (!here) return;
     for (const link of document.querySelectorAll("nav [data-jump]")) {
-      if (link.dataset.jump === above.at(-1)) link.setAttribute("aria-current", "true");
+      if (link.dataset.jump === here) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
   }

@@ -16,7 +16,7 @@ const TELLS = {
 function programPart({ facts, names, examples }) {
   const columns = names.slice(1);
   const grid = h("div", { class: "scroll" });
-  const words = facts.lines.filter((line) => names.some((name) => line.startsWith(`${name}: `)));
+  const words = facts.lines;
 
   /** Carry look-ahead: from the column below on, columns that sum to 9 hand on, and the first other one decides. */
   function carryInto(digit, sums) {

@@ -223,12 +223,10 @@
   }
 
   function swapNeighbours() {
-    const { values } = state;
-    const steps = values.map((_, i) => i).filter((i) => i + 1 < values.length && values[i] !== values[i + 1]);
-    if (!steps.length) return refuse(problem, [], "All values are equal, so swapping neighbours changes nothing.");
-    const i = steps[Math.floor(Tools.random(++seed)() * steps.length)];
-    const swapped = values.slice();
-    [swapped[i], swapped[i + 1]] = [swapped[i + 1], swapped[i]];
+    const swapped = Tools.disordered(Tools.random(++seed), state.values, "neighbours");
+    if (swapped.every((value, k) => value === state.values[k])) {
+      return refuse(problem, [], "All values are equal, so swapping neighbours changes nothing.");
+    }
     change(swapped);
   }
 

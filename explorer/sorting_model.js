@@ -1,7 +1,7 @@
 "use strict";
 /* Sorted or not: an encoder with a position scheme. */
 {
-  const { exp, sinCos, frequency, addSinusoidal, SEE_ALL, CAUSAL, Transformer } = Engine;
+  const { exp, sinCos, frequency, addSinusoidal, SEE_ALL, Transformer } = Engine;
 
   const SPAN = 512; // of the schemes trained at random positions
   const TRAINED = 16; // positions in the longest training row
@@ -130,7 +130,7 @@
         set((h, o) => gain * table[h * size + Math.max(-reach, Math.min(reach, o)) + reach]);
         return { from: (h, i) => Math.max(0, i - reach), to: (h, i) => Math.min(T, i + reach + 1), bias };
       }
-      return this.settings.causal ? CAUSAL : SEE_ALL(T);
+      return SEE_ALL(T);
     }
   }
 

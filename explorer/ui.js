@@ -233,7 +233,7 @@ function exports(name, picture, rows) {
 // --- a chart of lines ----------------------------------------------------------------------------------------------
 
 /** lines: [{name, points: [[x, y], …], kind}], y from 0 to 1. x is drawn by `across` (0 to 1). */
-function chart({ lines, across, ticks, xlabel, ylabel, label, mark }) {
+function chart({ lines, across, ticks, xlabel, label, mark }) {
   const W = 560;
   const H = 240;
   const left = 54;
@@ -252,7 +252,6 @@ function chart({ lines, across, ticks, xlabel, ylabel, label, mark }) {
     ]),
     ticks.map((x) => s("text", { class: "tick", x: X(x), y: H - 22, "text-anchor": "middle" }, x)),
     s("text", { class: "tick", x: left + width / 2, y: H - 5, "text-anchor": "middle" }, xlabel),
-    s("text", { class: "tick", x: left - 38, y: top + 4, visibility: "hidden" }, ylabel),
     lines.map((line) => [
       s("polyline", { class: `line ${line.kind}`, points: line.points.map(([x, y]) => `${X(x)},${Y(y)}`).join(" ") }),
       line.kind.includes("dots") &&

@@ -10,6 +10,7 @@
   const WAVES = [...Array(width / 2).keys()];
   const period = (wave) => (2 * Math.PI) / Engine.frequency(wave, width);
   const projection = Engine.numbers(FACTS.sorting.projection.f32);
+  const { bands, constant_from } = FACTS.sorting.waves;
   const UNTRAINED = "untrained"; // in the address: the untrained directions are removed
   const PRESETS = {
     "": "nothing changed",
@@ -72,7 +73,7 @@
     const beyond = found.rows.filter(({ length }) => length > 16);
     const rightTo = beyond.findIndex(({ right }) => right < 0.95 * found.count);
     const constant = beyond.filter((_, k) => beyond.slice(k).every(isConstant))[0];
-    if (rightTo < 0) return `Right at every length, up to ${beyond.at(-1).length} values.`;
+    if (rightTo < 0) return `At least 95% right at every length, up to ${beyond.at(-1).length} values.`;
     if (constant) {
       const answer = constant.sorted ? "sorted" : "not sorted";
       return `Collapsed: from ${constant.length} values on it says “${answer}” to everything.`;
@@ -86,7 +87,6 @@
       across: (n) => Math.log2(n / 16) / Math.log2(last / 16),
       ticks: LENGTHS,
       xlabel: "length (training: 8 to 16)",
-      ylabel: "accuracy",
       label: `accuracy against length: ${points(found)
         .map(([n, share]) => `${n}: ${percent(share)}`)
         .join(", ")}`,
@@ -166,9 +166,9 @@
     h(
       "p",
       { class: "finding" },
-      "Beyond its training lengths the sinusoidal model says “not sorted” to everything. ",
-      h("b", {}, "Three of its sixteen waves, 1 to 3, are enough for that"),
-      "; keep the five fastest, 0 to 4, within what they were in training, and it is right up to 256 values.",
+      `From ${constant_from} values on the sinusoidal model says “not sorted” to everything. `,
+      h("b", {}, `Of its ${WAVES.length} waves ${bands.middle[0]} to ${bands.middle.at(-1)} are enough for that`),
+      `; keep the fastest, 0 to ${bands.quarter.at(-1)}, within what they were in training, and it is right up to 256 values.`,
     ),
     tryIt(
       button("Squeeze waves 0–4", () => choose("0-4"), { class: "main" }),

@@ -3,8 +3,8 @@
     python beyond/any_length/check_proof.py [FOLDER]      # of best_model.pth and proof.json; exit code 1: refused
 
 Enumerates the local contexts, reads the weights, bounds every logit in float64 and float32, and compares. It trusts
-Python, numpy's double arithmetic with an exp as assumed, and what can only be read: that `model` below is the model
-of place_value.py, the argument in proof.json, and its assumptions, which are printed; both must be these word by word.
+Python, numpy's double arithmetic with an exp as assumed, and what can only be read: that `Bounds.model` in
+check_bounds.py is the model of place_value.py; the argument in proof.json, and its assumptions, word by word.
 Every number of the certificate is computed again, but those named at the end, which were measured with PyTorch.
 """
 

@@ -5,8 +5,9 @@ symbols of the answer. So its logits are a function of that local context. Here 
 whole numbers is enumerated, the model runs on a short sum that contains it, and what it writes there is compared
 with the right symbol. Exactness at every length follows by induction over positions; see ARGUMENT.
 
-Computers round, and each library adds up in an order of its own. rounding.py bounds how far any such evaluation can
-be from exact arithmetic, in float64 and in float32. `python beyond/any_length/check_proof.py` checks all of it again.
+Computers round, and each library adds up in an order of its own. beyond/rounding/bounds.py bounds how far any such
+evaluation can be from exact arithmetic, in float64 and in float32. `python beyond/any_length/check_proof.py` checks all
+of it again.
 """
 
 import copy

@@ -9,7 +9,7 @@ from beyond.population.summary import LOOK_AHEAD, Row, effect, group, handed_on,
 from lab.figures import COLOURS, WIDTH, plt, save
 
 COLOUR = dict(zip(SOURCES, ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#999999", "#CC79A7"), strict=True))
-BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} on rows\nequally often", "grid": "grid"}
+BLOCKS = {"seed": "{} seeds of the recipe", "plain": "{} on rows\nequally often", "grid": "{} of\nthe grid"}
 GAP = 3  # bars' widths between blocks
 
 
@@ -48,7 +48,8 @@ def draw_population(rows: list[Row], path: Path) -> None:
     save(
         figure,
         path,
-        "A thin bar is a model, a row a case; colours: who hands the carry on. Grid: 4 weights × 4 orders.",
+        "A thin bar is a model, a row a case; colours: who hands the carry on.\n"
+        "Grid: 4 initial weights × 4 orders of rows, without the 4 that are seeds.",
         vector=True,
     )
 

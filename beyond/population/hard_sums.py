@@ -8,9 +8,7 @@ import random
 import torch
 from torch import Tensor
 
-from lab.statistics import proportion
-from problem1.analysis.exhaustive import count, predict, wrong_sums
-from problem1.dataset import Sums, encode, seen_in
+from problem1.dataset import Sums, encode
 from problem1.generate_data import make_row, to_digits
 
 # --- to train on -------------------------------------------------------------------------------------------------
@@ -104,18 +102,3 @@ def hard_pairs(num_digits: int, count: int, seed: int) -> tuple[Sums, Tensor]:
         operand[:, 0] = torch.where(operand[:, 0] == 0, draw(1, 9, count), operand[:, 0])
     exchange = draw(0, 1, count, 1) == 1
     return encode(torch.where(exchange, b, a), torch.where(exchange, a, b)), kind
-
-
-@torch.no_grad()
-def verify_hard(model, trained: Sums, samples: int, seed: int = 1) -> dict:
-    sums, kind = hard_pairs(trained.num_digits, samples, seed)
-    predicted, smallest = predict(model, sums)
-    right = (predicted == sums.targets).all(1)
-    return {
-        **count(right),
-        "interval_95": proportion(right)["interval_95"],
-        "smallest_margin": smallest.min().item(),
-        "by_kind": {name: count(right[kind == number]) for number, name in enumerate(HARD)},
-        "never_seen_in_training": count(right[~seen_in(sums, trained)]),
-        "wrong_sums": wrong_sums(sums, predicted),
-    }

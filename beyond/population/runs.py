@@ -9,7 +9,7 @@ from torch import Tensor
 
 from beyond import jobs
 from beyond.population import sources
-from beyond.population.hard_sums import make_hard_rows, verify_hard
+from beyond.population.hard_sums import hard_pairs, make_hard_rows
 from beyond.program import program
 from beyond.program.interchange import any_rows, seen, with_opposite_carries
 from beyond.program.scrub import Batch
@@ -104,6 +104,7 @@ def train_and_measure(data_dir: Path, folder: Path, **fields) -> dict:
     settings = Settings(seed=this.order, **recipe)
     beginning = {name: getattr(this, name) for name in ("embedding", "encoder", "decoder")}
     beginning |= {"nudge": this.nudge} if this.nudge else {}
+    beginning |= {"each_epoch": True} if this.each_epoch else {}
     config = config_of(settings, rows)
     log = train_or_reuse(
         initial_weights(this, config),
@@ -144,15 +145,16 @@ def measure_epoch(epoch: int, model, digits: int, folder: Path) -> None:
 
 
 def verified(model, train: Sums) -> dict:
-    """Wrong sums and the smallest logit margin: of all sums; of five digits of random and of hard ones."""
+    """Wrong sums and the smallest logit margin, of all sums; of five digits of random ones, and wrong hard ones."""
     exhaustive = train.num_digits == 3
     sums = every_pair(3) if exhaustive else random_pairs(train.num_digits, SAMPLES, seed=1)
     predicted, smallest = predict(model, sums)
     wrong = int((predicted != sums.targets).any(1).sum())
     found = {"pairs": len(sums), "wrong": wrong, "smallest_margin": smallest.min().item()}
     if not exhaustive:
-        hard = verify_hard(model, train, SAMPLES // 2)
-        found |= {"hard_pairs": hard["pairs"], "hard_wrong": hard["errors"]}
+        hard, _ = hard_pairs(train.num_digits, SAMPLES // 2, seed=1)
+        predicted, _ = predict(model, hard)
+        found |= {"hard_pairs": len(hard), "hard_wrong": int((predicted != hard.targets).any(1).sum())}
     return found
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from beyond.program.interchange import any_rows, seen
 from beyond.program.program import carry_out, own_prefix
 from beyond.program.scrub import Batch
 from lab.statistics import Z
@@ -71,31 +72,15 @@ class Draws:
 
 
 def draw(batch: Batch) -> Draws:
-    count, digits, columns = len(batch), batch.digits, batch.digits - 1
+    count = len(batch)
+    digits = batch.digits
+    rows = any_rows(batch, digits, NINES)
+    plus = torch.randint(count, (count, digits), generator=batch.generator)
+    shown = torch.randint(2, (count, digits), generator=batch.generator)
+    sums, carry_in = seen(batch, rows)
     out = carries(batch.sums).long()  # [N, columns] the carry out of each column
-    into = torch.cat([out[:, 1:], torch.zeros_like(out[:, :1])], 1)
-
-    def random(high: int, *shape: int) -> Tensor:
-        return torch.randint(high, shape, generator=batch.generator)
-
-    rows = random(count, count, digits, columns)
-    take_nine = torch.rand(rows.shape, generator=batch.generator) < NINES
-    for k in range(columns):
-        nines = (batch.columns.sum[:, k] == 9).nonzero().flatten()
-        drawn = nines[random(len(nines), count, digits)]
-        rows[:, :, k] = torch.where(take_nine[:, :, k], drawn, rows[:, :, k])
-    plus = random(count, count, digits)
-    # The last digit needs no carry.
-    needed = torch.cat([out, torch.zeros_like(out[:, :1])], 1)
-    column = torch.arange(columns)
-    return Draws(
-        rows=rows,
-        plus=plus,
-        shown=random(2, count, digits),
-        sums=batch.columns.sum[rows, column],
-        carry_in=into[rows, column],
-        plus_carry=needed[plus, torch.arange(digits)],
-    )
+    needed = torch.cat([out, torch.zeros_like(out[:, :1])], 1)  # the last digit needs no carry
+    return Draws(rows, plus, shown, sums, carry_in, plus_carry=needed[plus, torch.arange(digits)])
 
 
 def write(batch: Batch, memory: Tensor, draws: Draws) -> Tensor:

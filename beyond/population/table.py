@@ -100,7 +100,10 @@ def read(path: Path) -> list[dict[str, str]]:
 def update(path: Path, new: list[dict[str, str]], order: list[str]) -> list[dict[str, str]]:
     """Replace the rows of the models in `new`, keep all others, and write the table in the order of these names."""
     made = {entry["model"] for entry in new}
-    rows = [entry for entry in read(path) if entry["model"] not in made and entry["model"] in order] + new
+    old = read(path)
+    if new and any(entry.keys() != new[0].keys() for entry in old):
+        raise UserError(f"{path} has other columns than these rows: delete it, or restore it.")
+    rows = [entry for entry in old if entry["model"] not in made and entry["model"] in order] + new
     rows.sort(key=lambda entry: order.index(entry["model"]))
     if rows:
         write(path, rows)

@@ -61,7 +61,7 @@ def followed(batch: Batch, digit: int) -> dict:
     sent = carry_out(sums[:, digit], digit)
     held = carry_in[:, digit, digit]
     contradict = (sums[:, digit, digit] == 9) & (sent != held)
-    own = sums[:, digit, digit - 1] if digit else 0
+    own = sums[:, digit, digit - 1]
     inputs = decoder_inputs(write(sums, carry_in))
     written = batch.written(inputs=inputs, edges=batch.with_plus(rows))[:, digit]
     return proportion(((written - own) % 10 == held)[contradict])

@@ -21,8 +21,8 @@ Residuals = dict[str, Tensor]  # {part: what it adds to the residual stream [N, 
 
 
 @torch.no_grad()
-def decode(model, sums: Sums, frozen: dict[int, Tensor] | None = None) -> tuple[Tensor, Residuals, dict[str, Tensor]]:
-    """The logits, the parts of the residual stream, and queries, keys and patterns of each layer's cross-attention.
+def decode(model, sums: Sums, frozen: dict[int, Tensor] | None = None) -> tuple[Tensor, Residuals, dict]:
+    """The logits, the parts of the residual stream, and each layer's cross-attention: {layer: {"queries": …, …}}.
 
     frozen: {layer: pattern [H, T, S] in place of its own}
     """

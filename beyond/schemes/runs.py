@@ -6,6 +6,7 @@
 A variant is a position scheme, or `none_causal`: no positions, but each token attends only to itself and earlier ones.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def data_sets(data_dir: Path, lengths) -> tuple[dict[str, Rows], dict[str, Rows]
 
 
 def train_and_measure(config: dict, lengths: list[int], encoding: str, data: str, data_dir: Path, folder: Path) -> dict:
-    """What measured.json holds."""
+    """What measured.json holds. `encoding` and `data` only tell runs apart by their settings."""
     with jobs.one_at_a_time():
         rows, sets, experiments = data_sets(data_dir, lengths)
     place = trained(config, rows, folder)
@@ -151,9 +152,9 @@ def read_log(path: Path) -> dict:
         raise UserError(f"{path} is not a log of train.py: train the scheme again.") from None
 
 
-def collect(output_dir: Path, forget: bool = False) -> list[dict]:
-    """What was measured of every run, but for those that have been trained again since: with `forget` that is deleted,
-    so that the study measures them again."""
+def collect(output_dir: Path, forget: Collection[Path] = ()) -> list[dict]:
+    """What was measured of every run, but for those that have been trained again since: of these, what is in `forget`
+    is deleted, so that the study measures them again."""
     runs = []
     for path in sorted(output_dir.glob("*/*/*/measured.json")):
         content = read_json(path, "delete it.")
@@ -164,7 +165,8 @@ def collect(output_dir: Path, forget: bool = False) -> list[dict]:
         if log and isinstance(content, dict) and content.get("training") == read_log(log):
             runs.append(content)
         else:
-            print(f"{path} is of an earlier training: {'deleted' if forget else 'left out, run study.py again'}")
-            if forget:
+            done = "deleted" if path in forget else "left out, run study.py again"
+            print(f"{path} is of an earlier training: {done}")
+            if path in forget:
                 path.unlink()
     return runs

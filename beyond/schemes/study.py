@@ -97,8 +97,9 @@ def write_summary(output_dir: Path) -> None:
 def main(settings: Settings) -> None:
     device.start("cpu")
     if not settings.only_sum_up:
-        collect(settings.output_dir, forget=True)
-        jobs.run(make_jobs(settings), settings)
+        work = make_jobs(settings)
+        collect(settings.output_dir, forget=[job.result for job in work])
+        jobs.run(work, settings)
     write_summary(settings.output_dir)
 
 

@@ -115,6 +115,16 @@ def test_each_panel_has_a_link_of_its_own(visit, panel):
     assert f"at={panel}" in page.url
 
 
+def test_below_the_program_the_navigation_is_at_adding_again(visit):
+    """The program stands inside that panel."""
+    page = visit("#program")
+    accuracy(page)
+    current = page.locator("nav [aria-current]")
+    playwright.expect(current).to_have_attribute("href", "#program")
+    page.evaluate("scrollBy(0, document.getElementById('program').getBoundingClientRect().bottom)")
+    playwright.expect(current).to_have_attribute("href", "#add")
+
+
 def test_the_documented_keys_are_those_that_the_page_reads(visit):
     documented = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", README.read_text(), re.M))))
     assert documented == set(visit().evaluate("[...State.known]"))

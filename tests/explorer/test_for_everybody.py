@@ -73,6 +73,10 @@ def test_every_panel_by_keyboard(visit):
         page.keyboard.press(key)
     assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
     assert "patch=decoder.0.self.head2%400" in page.url
+    # Cells beyond the digit in question cannot be chosen: the arrows stop before them, and Tab finds the grid again.
+    for key in (*["ArrowRight"] * 4, "Tab", "Shift+Tab"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.dataset.cell && !document.activeElement.disabled")
 
     tab_to(page, "e.classList.contains('columns')")
     page.keyboard.press("ArrowLeft")
