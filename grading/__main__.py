@@ -97,7 +97,8 @@ def grade_all(settings: argparse.Namespace, folder: Path, problems: list[dict], 
     from grading.classroom import Table, grade_one_of_a_class, submissions
     from grading.pages import overview
 
-    folders, reports = submissions(folder), {}
+    folders = submissions(folder)
+    reports = {}
     with contextlib.ExitStack() as stack:
         files = []
         if settings.csv:

@@ -42,9 +42,13 @@ class Ablation:
 
 def read_ablation(value, test_acc: float | None = None) -> Ablation:
     """Drops alone give the accuracies once that of the whole model is known, here or as `test_acc`."""
-    samples, baselines, tables, notes = None, [], {}, []
+    samples = None
+    baselines = []
+    tables = {}
+    notes = []
     for keys, leaf in leaves(keyed(value)):
-        amount, said = number(leaf), {word for key in keys for word in words(key)}
+        amount = number(leaf)
+        said = {word for key in keys for word in words(key)}
         if amount is None:
             continue
         counted = said & {"samples", "rows", "total"} and "by" not in said and len(keys) <= 2
@@ -56,10 +60,12 @@ def read_ablation(value, test_acc: float | None = None) -> Ablation:
             head, measure = split
             tables.setdefault(measure, {})[head] = amount
     baseline = min(baselines, key=lambda entry: entry[:2])[2] if baselines else None
-    without, drops = _plainest(tables, drops=False), _plainest(tables, drops=True)
+    without = _plainest(tables, drops=False)
+    drops = _plainest(tables, drops=True)
     bare = tables.get(((), ()), {})
     if not drops and _are_drops(bare, baseline):
-        without, drops = {}, bare
+        without = {}
+        drops = bare
     by = divisor([*without.values(), *([] if baseline is None else [baseline])])
     if by != 1:
         notes.append(IN_PERCENT)
@@ -80,7 +86,10 @@ def _split_keys(keys: Keys) -> tuple[str, tuple[Keys, Keys]] | None:
     ("zero", "encoder.0.self.head1", "accuracy") -> "encoder 0 self head 1", (("zero",), ("accuracy",))
     ("encoder", "0", "1") -> "encoder 0 1", ((), ()); None if no head is named, or for what is no result
     """
-    head, before, after, complete = [], [], [], False
+    head = []
+    before = []
+    after = []
+    complete = False
     for key in keys:
         said = words(key)
         numbered, head_numbered = (any(word.isdigit() for word in found) for found in (said, head))
@@ -93,7 +102,8 @@ def _split_keys(keys: Keys) -> tuple[str, tuple[Keys, Keys]] | None:
         else:
             (after if head_numbered else before).extend(rest)
         complete = complete or (bool({"head", "h"} & {*said}) and said[-1].isdigit())
-    numbers, measure = sum(word.isdigit() for word in head), {*before, *after}
+    numbers = sum(word.isdigit() for word in head)
+    measure = {*before, *after}
     if not 1 <= numbers <= 3 or measure & NEVER:
         return None
     # Numbers alone name a head only if nothing else is said ({"0_1": 0.98}) or the words are those of an ablation.
@@ -110,7 +120,8 @@ def _plainest(tables: dict, drops: bool) -> dict[str, float]:
     """
     fitting = []
     for (before, after), table in tables.items():
-        nearest, unknown = {*(after or before)}, {*before, *after} - WITHOUT - DROPS
+        nearest = {*(after or before)}
+        unknown = {*before, *after} - WITHOUT - DROPS
         if bool(nearest & DROPS) == drops and (not unknown & {*after} or nearest & ACCURACY):
             rank = (len(unknown), -len(table), len(before) + len(after) + ("mean" in before + after))
             fitting.append((rank, table))
@@ -162,7 +173,8 @@ def check_ablation(item: dict, submission: Submission) -> Outcome:
 
 def _unsupported(item: dict, ablation: Ablation, test: float | None) -> Iterator[Issue]:
     """Two baselines that cannot both hold; a model that solves nothing; an ablation that changes nothing."""
-    baseline, values = test if ablation.baseline is None else ablation.baseline, [*ablation.without.values()]
+    baseline = test if ablation.baseline is None else ablation.baseline
+    values = [*ablation.without.values()]
     if baseline is None or not 0 <= baseline <= 1:
         return
     if ablation.baseline is not None and test is not None and 0 <= test <= 1:

@@ -11,7 +11,9 @@ from grading.submission import ROUNDED, Outcome, Submission, judged
 from lab.files import shown
 
 MIN_INK = 0.001  # share of pixels that differ from the background: fewer are not even a pair of axes
-MAX_FIGURES, MAX_PIXELS = 200, 60_000_000  # of one folder: to look at more would only take time
+# of one folder: to look at more would only take time
+MAX_FIGURES = 200
+MAX_PIXELS = 60_000_000
 MAX_LETTERS = 200  # of a value in which a statement is looked for
 COLLAPSED = re.compile("collaps|constant|(one|same|single) (class|answer)")
 ANOTHER_SCHEME = re.compile("random(?!.?(seed|state))|interpolat|normali|stretch|scaled|relative|window")
@@ -54,7 +56,8 @@ def check_figures(item: dict, submission: Submission) -> Outcome:
 def _looked_at(paths: list[str], submission: Submission) -> tuple[list[str], list[Issue]]:
     """As many of the figures as there is time for, and what is wrong with them."""
     enough = submission.files.pixels + MAX_PIXELS
-    looked_at, issues = [], []
+    looked_at = []
+    issues = []
     for path in paths[:MAX_FIGURES]:
         if submission.files.pixels > enough:
             break
@@ -70,7 +73,8 @@ def check_any_file(item: dict, submission: Submission) -> Outcome:
     paths = submission.files.under(join(submission.place, item["file"][:-2]))
     if not paths:
         raise Unreadable("is missing")
-    problems, message = [], f"{len(paths)} file{'s' if len(paths) > 1 else ''}"
+    problems = []
+    message = f"{len(paths)} file{'s' if len(paths) > 1 else ''}"
     for path in paths[:50]:
         try:
             if not path.lower().endswith(".png"):
@@ -89,9 +93,11 @@ def check_content(item: dict, submission: Submission) -> Outcome:
     """A JSON file with enough entries, or a text with enough lines."""
     name = item["file"]
     if name.endswith(".json"):
-        count, what = sum(leaf not in (None, "") for _, leaf in leaves(submission.json(name))), "entries"
+        count = sum(leaf not in (None, "") for _, leaf in leaves(submission.json(name)))
+        what = "entries"
     else:
-        count, what = sum(bool(x.strip()) for x in submission.text(name).splitlines()), "lines"
+        count = sum(bool(x.strip()) for x in submission.text(name).splitlines())
+        what = "lines"
     share = min(1.0, count / item["at_least"])
     return Outcome(share, f"{count} {what}" + ("" if share == 1 else f"; at least {item['at_least']} expected"))
 

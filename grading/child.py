@@ -16,7 +16,8 @@ from grading.grade import grade
 from grading.report import BEYOND, Report
 from lab.files import UserError, shown
 
-SECONDS, MEMORY = 20, 1024 * MEGABYTE
+SECONDS = 20
+MEMORY = 1024 * MEGABYTE
 # A copy of this process has imported everything; only on Linux is it safe to copy one that has.
 CONTEXT = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 

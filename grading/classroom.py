@@ -37,7 +37,8 @@ class Table:
     """grades.csv: a line for each submission, written as soon as it is known."""
 
     def __init__(self, problems: list[dict], code: bool, *files):
-        self.problems, self.files = [one["problem"] for one in problems], files
+        self.problems = [one["problem"] for one in problems]
+        self.files = files
         self.columns = ["submission", "score", "maximum", *self.problems, *LEADERBOARD.values()]
         self.columns += ["known_issues", *(["code_ok", "code_wrong"] if code else []), "not_graded", "error"]
         self._write({column: column for column in self.columns})

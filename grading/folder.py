@@ -18,12 +18,17 @@ import PIL.Image
 from lab.files import shown
 
 MEGABYTE = 2**20
-MAX_TEXT, MAX_IMAGE, MAX_PIXELS = 16 * MEGABYTE, 32 * MEGABYTE, 50_000_000
+MAX_TEXT = 16 * MEGABYTE
+MAX_IMAGE = 32 * MEGABYTE
+MAX_PIXELS = 50_000_000
 MAX_ALL_PIXELS = 300_000_000  # of all figures of a submission together
 MAX_VALUES = 100_000  # of one JSON file: whoever reads them looks at the words on the way to each
 MAX_COMMENTED = MEGABYTE  # a larger JSON file is read only if it is strict
 MIN_SIDE = 100  # pixels: a smaller picture cannot be read as a figure
-MAX_ENTRIES, MAX_IN_ONE, MAX_DEPTH = 50_000, 2000, 9  # files and folders; files in one folder; folders in folders
+# files and folders; files in one folder; folders in folders
+MAX_ENTRIES = 50_000
+MAX_IN_ONE = 2000
+MAX_DEPTH = 9
 SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "env", "__MACOSX"}
 
 

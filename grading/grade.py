@@ -41,7 +41,8 @@ def grade(root: Path, problems: list[dict], required: bool = False, pictures: bo
     if not files.complete:
         report.remarks.append("The folder holds more files than this grader lists: name the folder of the results.")
     for expected in problems:
-        problem, place = expected["problem"], locate(files, expected)
+        problem = expected["problem"]
+        place = locate(files, expected)
         report.results[problem] = None if place is None else shown(place or ".")
         if place is None and not required:
             report.not_graded.append(problem)
@@ -55,9 +56,11 @@ def grade(root: Path, problems: list[dict], required: bool = False, pictures: bo
 
 
 def _grade_problem(submission: Submission, report: Report) -> None:
-    problem, missing = submission.expected["problem"], []
+    problem = submission.expected["problem"]
+    missing = []
     for item in submission.expected["items"]:
-        name, file = f"{problem}/{item['id']}", item["file"]
+        name = f"{problem}/{item['id']}"
+        file = item["file"]
         try:
             outcome = CHECKS[item["check"]](item, submission)
         except Unreadable as reason:
@@ -78,13 +81,16 @@ def _grade_problem(submission: Submission, report: Report) -> None:
         report.remarks += [f"{problem}: {remark}" for remark in outcome.remarks]
         for issue in outcome.issues:
             file = issue.file or item["file"]
-            issue.item, issue.hint = name, issue.hint or HINTS[issue.name]
+            issue.item = name
+            issue.hint = issue.hint or HINTS[issue.name]
             issue.file = shown(file if file in submission.files.files else join(submission.place, file))
         report.issues += outcome.issues
     report.remarks += [f"{problem}: {name} was found as {shown(path)}" for name, path in submission.moved.items()]
     if missing:
-        missing, file = [*dict.fromkeys(missing)], shown(submission.place or ".")
-        evidence, name = f"{len(missing)} missing: {', '.join(missing)}", "missing-deliverables"
+        missing = [*dict.fromkeys(missing)]
+        file = shown(submission.place or ".")
+        evidence = f"{len(missing)} missing: {', '.join(missing)}"
+        name = "missing-deliverables"
         report.issues.append(Issue(name, evidence, hint=HINTS[name], file=file, item=problem))
 
 

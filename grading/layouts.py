@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MAX_DEPTH, MAX_KEY, MAX_WORDS = 10, 200, 20  # more keys, letters or words than these say nothing about a number
+# more keys, letters or words than these say nothing about a number
+MAX_DEPTH = 10
+MAX_KEY = 200
+MAX_WORDS = 20
 Keys = tuple[str | int, ...]  # what leads to a leaf: keys of dictionaries, positions in lists
 SERIES = ("train_loss", "train_acc", "val_loss", "val_acc")
 ACCURACIES = ("train_acc", "val_acc", "test_acc")
@@ -21,7 +24,8 @@ def vocabulary(text: str) -> set[str]:
     return set(text.split())
 
 
-LOSS, ACCURACY = vocabulary("loss losses"), vocabulary("acc accs accuracy accuracies match em")
+LOSS = vocabulary("loss losses")
+ACCURACY = vocabulary("acc accs accuracy accuracies match em")
 SPLITS = {
     "train": vocabulary("train training trn tr"),
     "val": vocabulary("val valid validation dev eval"),
@@ -30,7 +34,8 @@ SPLITS = {
 WHOLE_ANSWER = vocabulary("exact sequence seq match em full")
 TOKENS = vocabulary("token tokens char")
 NOT_WHOLE = TOKENS | vocabulary("teacher forcing forced tf")
-FORCED, GREEDY = vocabulary("teacher forced forcing"), vocabulary("greedy autoregressive generated generation")
+FORCED = vocabulary("teacher forced forcing")
+GREEDY = vocabulary("greedy autoregressive generated generation")
 ASIDE = vocabulary("by per class std interval low high ci config settings args")
 NOT_ACCURACY = LOSS | ASIDE | vocabulary("count total n samples correct seconds seed margin positive")
 IN_PERCENT = "accuracies are in percent"
@@ -143,13 +148,15 @@ def read_log(value, parts: list[str] = ()) -> Log:
     gaps = any(None in listed[name] for name in SERIES if name in listed)
     numbers = {name: found[name] for name in SERIES if name in found}
     numbers |= {name: found[name][-1:] for name in ("test_acc", "test_loss") if name in found}
-    known, notes = None, []
+    known = None
+    notes = []
     for name in ACCURACIES:
         if name in numbers:
             by = _unit(numbers[name], known)
             numbers[name] = [value / by for value in numbers[name]]
             if by != 1:
-                known, notes = max(numbers[name]), [IN_PERCENT]
+                known = max(numbers[name])
+                notes = [IN_PERCENT]
     top = value if isinstance(value, dict) else {}
     best = number(top.get("best_epoch", top.get("bestEpoch")))
     config = next((top[key] for key in ("config", "settings", "args", "hyperparameters") if key in top), top)
@@ -200,9 +207,11 @@ def _is_epoch(key: str | int) -> bool:
 
 def read_modes(value, parts: list[str], test_acc: float | None) -> tuple[float | None, float | None]:
     """The exact match with teacher forcing and with greedy decoding, as shares. `test_acc` stands in for the first."""
-    found, not_of_answers = {"forced": [], "greedy": []}, LOSS | SPLITS["train"] | SPLITS["val"] | TOKENS | {*parts}
+    found = {"forced": [], "greedy": []}
+    not_of_answers = LOSS | SPLITS["train"] | SPLITS["val"] | TOKENS | {*parts}
     for keys, leaf in leaves(value):
-        said, amount = {word for key in keys for word in words(key)}, number(leaf)
+        said = {word for key in keys for word in words(key)}
+        amount = number(leaf)
         mode = "forced" if said & FORCED else "greedy" if said & GREEDY else None
         of_answers = said & (ACCURACY | WHOLE_ANSWER) and not said & not_of_answers
         if mode and amount is not None and of_answers and len(keys) <= 4 and not any(str(k).isdigit() for k in keys):
@@ -226,16 +235,19 @@ def read_table(value, names: dict[str, list[str]], lengths: list[int]) -> tuple[
     for keys, leaf in flat.items():
         if isinstance(keys[-1], int) and _is_of_lengths(keys) and (length := finite(leaf)) is not None:
             stated.setdefault(keys[:-2], []).append(int(length))
-    found, notes = {}, {}
+    found = {}
+    notes = {}
     for keys, leaf in flat.items():
-        accuracy, said = number(leaf), [word for key in keys if isinstance(key, str) for word in words(key)]
+        accuracy = number(leaf)
+        said = [word for key in keys if isinstance(key, str) for word in words(key)]
         measures = {*said} - {"by"} if "length" in said else {*said}  # "accuracy_by_length" is one
         name = next((n for key in keys for n in names if {n, *names[n]} & {str(key).lower(), *words(key)}), None)
         if accuracy is None or name is None or NOT_ACCURACY & measures or len(keys) > 6 or _is_of_lengths(keys):
             continue
         at = [int(word) for word in said if word.isdigit() and len(word) < 7]
         if isinstance(keys[-1], int):
-            before, size = flat.get((*keys[:-1], 0)), sizes[keys[:-1]]
+            before = flat.get((*keys[:-1], 0))
+            size = sizes[keys[:-1]]
             meant = next((stated[keys[:end]] for end in range(len(keys), -1, -1) if keys[:end] in stated), lengths)
             if not isinstance(keys[-2], int) and size == len(meant) > keys[-1]:
                 at.append(meant[keys[-1]])

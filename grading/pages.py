@@ -37,7 +37,8 @@ def feedback(report: Report, reference: Report) -> str:
             parts.append(f"<h2>{problem}: {escape(title)} ({points})</h2>")
         parts += [_issue(issue) for issue in report.issues if issue.item == problem]
         for item in items:
-            other, issues = expected[item.id], [_issue(issue) for issue in report.issues if issue.item == item.id]
+            other = expected[item.id]
+            issues = [_issue(issue) for issue in report.issues if issue.item == item.id]
             parts.append(
                 f'<section class="item{" full" * (item.score >= item.maximum)}"><header><h3>{_title(item.id)}</h3>'
                 f'<span class="points">{item.score:g} of {item.maximum:g}</span></header><div class="pair">'
@@ -65,7 +66,8 @@ def overview(reports: dict[str, Report]) -> str:
     parts += [_table(["issue", "submissions", "", "which"], rows) if rows else "<p>None.</p>"]
     if any(report.code is not None for report in reports.values()):
         parts += ["<h2>Checks of the code that fail, commonest first</h2>", _failing(reports)]
-    points, possible = Counter(), Counter()
+    points = Counter()
+    possible = Counter()
     for report in reports.values():
         for item in [*report.items, *(report.code or [])]:
             points[item.id] += item.score
@@ -92,7 +94,9 @@ def _failing(reports: dict[str, Report]) -> str:
     titles = {check.name: check.title for report in reports.values() for check in report.checks}
     rows = []
     for check, who in having.items():
-        wrong, to_do, not_tried = who.get("WRONG", []), who.get("to do", []), who.get("not tried", [])
+        wrong = who.get("WRONG", [])
+        to_do = who.get("to do", [])
+        not_tried = who.get("not tried", [])
         if wrong or to_do:
             said = f"<b>{escape(check)}</b>: {escape(titles[check])}"
             bar = _bar(len(wrong), len(reports))

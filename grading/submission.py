@@ -59,7 +59,8 @@ class Submission:
 
         A name without a folder ("best_model.pth") is that of many files: it counts in NEUTRAL folders only.
         """
-        path, below = join(self.place, name), self.files.under(self.place)
+        path = join(self.place, name)
+        below = self.files.under(self.place)
         found = [other for other in below if other.lower() == path.lower()]
         namesakes = {item["file"]: item for item in self.expected["items"] if basename(item["file"]) == basename(name)}
         if found or [*namesakes] != [name]:
@@ -98,7 +99,8 @@ def locate(files: Folder, expected: dict) -> str | None:
 
     Folders of another problem ("problem2") are left alone.
     """
-    problem, present = expected["problem"], {*files.folders, *files.files}
+    problem = expected["problem"]
+    present = {*files.folders, *files.files}
     rules = [
         lambda folder: folder.lower() == f"{problem}/results",
         lambda folder: folder.lower().endswith(f"/{problem}/results"),
@@ -138,7 +140,8 @@ def judged(item: dict, accuracies: list[float]) -> tuple[float, str]:
     """The share of the points that they earn, inside `between` or by `steps`; and, if it is less, what all need."""
     if "between" in item:
         low, high = item["between"]
-        shares, wanted = [float(low <= value <= high) for value in accuracies], f"{low:.0%} to {high:.0%} expected"
+        shares = [float(low <= value <= high) for value in accuracies]
+        wanted = f"{low:.0%} to {high:.0%} expected"
     else:
         shares = [max((share for least, share in item["steps"] if value >= least), default=0) for value in accuracies]
         wanted = f"All points from {max(item['steps'])[0]:.0%}"

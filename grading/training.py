@@ -42,7 +42,8 @@ def _nothing_learned(item: dict, log: Log) -> Iterator[Issue]:
     if not item.get("learnable", True):
         return
     kind, name = ("training", "train_loss") if log.numbers.get("train_loss") else ("validation", "val_loss")
-    losses, chance = log.of(name), item["chance_loss"]
+    losses = log.of(name)
+    chance = item["chance_loss"]
     if len(losses) >= 3 and min(losses) > 0.995 * chance and losses[-1] < 1.1 * chance:
         evidence = f"the {kind} loss never leaves {item['chance_name']} = {chance:.3f}: lowest {min(losses):.4f} in "
         yield Issue("flat-loss", f"{evidence}{len(losses)} epochs, last {losses[-1]:.4f}", 0.5)
@@ -60,10 +61,13 @@ def check_accuracy(item: dict, submission: Submission) -> Outcome:
     log = submission.log(item["file"])
     issues = [*_two_modes(item, submission, log)]
     issues += submission.known_values(log.test_acc, "the test accuracy", 0.0)  # too low to have any points left
-    accuracy, what, worth = log.test_acc, "test accuracy", 1.0
+    accuracy = log.test_acc
+    what = "test accuracy"
+    worth = 1.0
     if accuracy is None:
         accuracy = max(log.of("val_acc"), default=None)
-        what, worth = "no test accuracy; best validation accuracy", 0.5
+        what = "no test accuracy; best validation accuracy"
+        worth = 0.5
     if accuracy is None:
         return Outcome(0.0, "no test accuracy in the log", issues=issues)
     if not 0 <= accuracy <= 1:
@@ -110,7 +114,8 @@ def check_checkpoint(item: dict, submission: Submission) -> Outcome:
     log = submission.log(item["log"], needed=False)
     outcome = Outcome(1.0, f"{len(weights.shapes)} tensors, {weights.parameters():,} numbers")
     if weights.not_finite:
-        count, first = len(weights.not_finite), shown(weights.not_finite[0], 60)
+        count = len(weights.not_finite)
+        first = shown(weights.not_finite[0], 60)
         evidence = f"{count} of {len(weights.shapes)} tensors hold NaN or infinity, first {first}"
         outcome.issues.append(Issue("not-finite", evidence, 1.0))
     for name, evidence in (
@@ -139,7 +144,8 @@ def _small_table(weights: Weights, log: Log, item: dict) -> str | None:
     positions = [name for name in matrices if "pos" in name.lower()]
     if len(embeddings) != 1 or len(positions) != 1 or log.test_acc is None:
         return None
-    embedding, table = embeddings[0], positions[0]
+    embedding = embeddings[0]
+    table = positions[0]
     width = matrices[embedding][1]
     stuck = any(abs(log.test_acc - share) < ROUNDED / 3 for share in (item["class_share"], 1 - item["class_share"]))
     learned = max(log.of("val_acc") + log.of("train_acc"), default=0.0) > item["chance_below"]
@@ -147,7 +153,8 @@ def _small_table(weights: Weights, log: Log, item: dict) -> str | None:
         return None
     if not all(0.85 < weights.spread[name] / _xavier(matrices[name]) < 1.15 for name in (embedding, table)):
         return None
-    size, of_table = weights.spread[embedding] * math.sqrt(width), weights.spread[table]
+    size = weights.spread[embedding] * math.sqrt(width)
+    of_table = weights.spread[table]
     return (
         f"the test accuracy {log.test_acc:.4f} is the share of one class; the entries of {shown(table, 60)} have the "
         f"standard deviation {of_table:.3f}, those of {shown(embedding, 60)} times √{width} have {size:.3f}"

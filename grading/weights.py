@@ -19,7 +19,10 @@ from lab.files import shown
 
 MAX_CHECKPOINT = 200 * MEGABYTE
 MAX_PICKLE = 4 * MEGABYTE  # the names and shapes: PyTorch reads them step by step, in Python
-MAX_ENTRIES, MAX_TENSORS, MAX_PLAIN, MAX_NAME = 100_000, 5000, 1000, 200
+MAX_ENTRIES = 100_000
+MAX_TENSORS = 5000
+MAX_PLAIN = 1000
+MAX_NAME = 200
 # Types that only hold data and that people save beside their weights: numpy's scalars, arguments, paths.
 SCALAR = (getattr(numpy, "_core", None) or numpy.core).multiarray.scalar
 DTYPES = {type(numpy.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
@@ -78,7 +81,9 @@ def _load(content: bytes):
 
 def _collect(loaded, limit: int) -> Weights:
     """All tensors and plain numbers by the keys that lead to them; the optimizer's state is left out."""
-    weights, entries, size = Weights(), 0, 0
+    weights = Weights()
+    entries = 0
+    size = 0
     waiting = [("", loaded, 0)]
     while waiting:
         name, value, depth = waiting.pop()

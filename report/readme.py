@@ -23,7 +23,9 @@ from lab.tables import markdown, percent
 from report.sentences import at_least, at_most, claim, down, paragraph, span, up
 
 README = ROOT / "README.md"
-FOUND, ANSWERS = "what was found: make readme", "answers: make readme"  # the blocks of README.md
+# the blocks of README.md
+FOUND = "what was found: make readme"
+ANSWERS = "answers: make readme"
 ANSWER = "answer: make readme"  # the block of a README of beyond/
 POINT = 0.01
 FILES = {
@@ -55,12 +57,15 @@ SHOWN = ("sinusoidal", "learned", "none", "rope", "alibi", "window", "randomized
 
 def what_was_found(found: dict) -> str:
     """Both problems in a few sentences, a figure and a table."""
-    exact, opposite, seeds = found["verification"], found["program"]["opposite_carries"], found["population"]["seeds"]
+    exact = found["verification"]
+    opposite = found["program"]["opposite_carries"]
+    seeds = found["population"]["seeds"]
     wrong = [int(row["wrong"]) for row in found["seeds"]]
     also = f"{seeds['exact']['models']} of {seeds['models']} further trainings make none either"
     if any(wrong):
         also += f" (the worst is wrong on {max(wrong):,})"
-    look_ahead, unchanged = seeds["look_ahead"], seeds["no_answer_changed_by_opposite_carries"]
+    look_ahead = seeds["look_ahead"]
+    unchanged = seeds["no_answer_changed_by_opposite_carries"]
     first = [
         claim(
             exact["exhaustive"] and exact["errors"] == 0 and seeds["exact"]["models"] > 0.9 * seeds["models"],
@@ -223,7 +228,8 @@ def answers(found: dict) -> str:
 
 def further(found: dict) -> list[list[str]]:
     """What the homework does not ask for: rows of the same table."""
-    rebuilt, proof = found["program"]["rebuilt"], found["proof"]
+    rebuilt = found["program"]["rebuilt"]
+    proof = found["proof"]
     verdicts = [row["verdict"] for row in found["published"]["table"]]
     said = [row["verdict"] for row in found["published"]["statements"]]
     population = found["population"]
@@ -261,9 +267,14 @@ def further(found: dict) -> list[list[str]]:
 
 def upstairs(found: dict) -> dict[str, str]:
     """The answers of folders of beyond/."""
-    program, population, rounding = found["program"], found["population"], found["rounding"]
-    proof, seeds = found["proof"], found["population"]["seeds"]
-    opposite, outside, rebuilt = program["opposite_carries"], program["outside"], program["rebuilt"]["by variable"]
+    program = found["program"]
+    population = found["population"]
+    rounding = found["rounding"]
+    proof = found["proof"]
+    seeds = found["population"]["seeds"]
+    opposite = program["opposite_carries"]
+    outside = program["outside"]
+    rebuilt = program["rebuilt"]["by variable"]
     runs = found["sizes"]["runs"]
     failing = {run["parameters"] for run in runs if not run["proven"]}
     smallest = min({run["parameters"] for run in runs} - failing, default=0)

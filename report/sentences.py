@@ -30,7 +30,8 @@ def paragraph(*sentences: str) -> str:
 
 
 def span(numbers: list[int]) -> str:
-    low, high = min(numbers), max(numbers)
+    low = min(numbers)
+    high = max(numbers)
     return f"{low}" if low == high else f"{low} to {high}"
 
 

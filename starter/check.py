@@ -70,10 +70,18 @@ PARTS = {  # part -> the file that it is about
     "sorting": "problem2/model.py and train.py",
 }
 NOT_LOOKED_AT = "analyze.py, figures, report, speed, and whether a whole training succeeds"
-CHECK_SECONDS, PROBLEM_SECONDS = 15, 60  # of wall-clock time, for a check and for all checks of a problem
+# of wall-clock time, for a check and for all checks of a problem
+CHECK_SECONDS = 15
+PROBLEM_SECONDS = 60
 STARTING_SECONDS = 15  # more, for a process that has said nothing yet: it imports PyTorch
-MEMORY, FILE_SIZE = 3 * 2**30, 16 * 2**20  # bytes that the process with your code may take and write
-START, PLUS, PAD, VOCABULARY = 11, 10, 12, 13  # tokens of our own rows; 0 to 9 are digits
+# bytes that the process with your code may take and write
+MEMORY = 3 * 2**30
+FILE_SIZE = 16 * 2**20
+# tokens of our own rows; 0 to 9 are digits
+START = 11
+PLUS = 10
+PAD = 12
+VOCABULARY = 13
 
 
 class Wrong(Exception):
@@ -196,7 +204,9 @@ def with_names(function, values: dict):
 
 # --- attention -------------------------------------------------------------------------------------------------------
 
-Q, K, V = random(2, 3, 4, 8, seed=1), random(2, 3, 6, 8, seed=2), random(2, 3, 6, 8, seed=3)
+Q = random(2, 3, 4, 8, seed=1)
+K = random(2, 3, 6, 8, seed=2)
+V = random(2, 3, 6, 8, seed=3)
 SQUARE = random(2, 3, 5, 8, seed=4)  # queries, keys and values of one length
 
 
@@ -301,7 +311,8 @@ def _(seen):
 
 @check("attention.mask", "what a mask hides gets no weight, and the rest of a row adds up to 1", "attention.scores")
 def _(code):
-    attention, kind = code.attention.scaled_dot_product_attention, own_mask_type(code)
+    attention = code.attention.scaled_dot_product_attention
+    kind = own_mask_type(code)
     seen = {name: both(attention(*copies(q, k, v, mask.to(kind)))) for name, (q, k, v, mask) in masks().items()}
     q, k, v, mask = masks()["a causal mask [1, 1, T, T]"]
     blind = mask.clone()
@@ -449,7 +460,8 @@ def _(code):
 
 @judge
 def _(seen):
-    x, heads = random(2, 5, 12), random(2, 3, 5, 4)
+    x = random(2, 5, 12)
+    heads = random(2, 3, 5, 4)
     expect(
         seen[0],
         x.view(2, 5, 3, 4).transpose(1, 2),
@@ -477,10 +489,12 @@ def _(seen):
 
 def multi_head_cases() -> list[tuple[torch.Tensor, ...]]:
     """query, key, value, mask: all the same; all different; of different lengths."""
-    x, mask = random(2, 5, 12, seed=1), torch.ones(2, 1, 5, 7, dtype=torch.bool)
+    x = random(2, 5, 12, seed=1)
+    mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
     mask[0, ..., 4:] = False
     mask[1, ..., 1, :3] = False
-    key, value = random(2, 7, 12, seed=3), random(2, 7, 12, seed=4)
+    key = random(2, 7, 12, seed=3)
+    value = random(2, 7, 12, seed=4)
     return [
         (x, x, x, torch.ones(1, 1, 5, 5, dtype=torch.bool).tril()),
         (random(2, 5, 12, seed=2), key[:, :5], value[:, :5], mask[..., :5]),
@@ -684,14 +698,16 @@ def _(code):
 
 @judge
 def _(seen):
-    output, x = seen["output"], random(2, 5, 8, seed=8)
+    output = seen["output"]
+    x = random(2, 5, 8, seed=8)
     expect_steady(output, seen["again"], "[2, 5, 8]")
     if not same(seen["turned"], output.flip(1)):
         raise Wrong(
             "A position's output depends on the other positions. The same two layers act on each position alone."
         )
     named = {shape(parameter): parameter for parameter in seen["parameters"].values()}
-    inner, outer = named.get("[20, 8]"), named.get("[8, 20]")
+    inner = named.get("[20, 8]")
+    outer = named.get("[8, 20]")
     if inner is None or outer is None:
         sizes = ", ".join(named) or "none"
         raise Wrong(f"It needs a matrix from 8 to 20 dimensions and one back. Its parameters: {sizes}.")
@@ -781,7 +797,9 @@ def _(code):
 
 @judge
 def _(seen):
-    x, output, order = random(2, 6, 16, seed=9), seen["output"], [3, 0, 5, 1, 4, 2]
+    x = random(2, 6, 16, seed=9)
+    output = seen["output"]
+    order = [3, 0, 5, 1, 4, 2]
     expect_steady(output, seen["again"], "[2, 6, 16]")
     if not same(seen["permuted"], output[:, order], 1e-3):
         raise Wrong(
@@ -848,7 +866,8 @@ def _(code):
 
 @judge
 def _(seen):
-    x, output = random(2, 5, 16, seed=12), seen["output"]
+    x = random(2, 5, 16, seed=12)
+    output = seen["output"]
     expect_steady(output, seen["again"], "[2, 5, 16]")
     if same(seen["seen memory changed"], output, 1e-6):
         raise Wrong(
@@ -1121,11 +1140,13 @@ def _(code):
 @judge
 def _(seen):
     for start in (START, 3):
-        found, greedy = seen["found"][start], seen["greedy"][start]
+        found = seen["found"][start]
+        greedy = seen["greedy"][start]
         if not torch.is_tensor(found) or found.ndim != 2 or not 4 <= found.shape[1] <= 6 or len(found) != 8:
             raise Wrong(f"generate(8 sources, max_len=5) should return tokens [8, 5], but returns {shape_of(found)}.")
         length = found.shape[1]
-        with_start, without = greedy[:, :length], greedy[:, 1 : length + 1]
+        with_start = greedy[:, :length]
+        without = greedy[:, 1 : length + 1]
         if torch.equal(found, with_start) or torch.equal(found, without):
             continue
         body = found[:, 1:] if (found[:, 0] == start).all() else found
@@ -1190,7 +1211,8 @@ class Optimizer:
     """Stands in for an optimizer: notes the gradients of each step, and leaves the weights as they are."""
 
     def __init__(self, model: nn.Module):
-        self.model, self.steps = model, []
+        self.model = model
+        self.steps = []
         self.param_groups = [{"params": [*model.parameters()], "lr": 1e-3}]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -1233,7 +1255,8 @@ def watch(class_name: str, instead=None):
 
     instead(arguments, logits) -> other logits, to be given back in place of the model's own.
     """
-    calls, originals = [], {}
+    calls = []
+    originals = {}
     modules = [module for module in [*sys.modules.values()] if isinstance(module, types.ModuleType)]
     for cls in {vars(module).get(class_name) for module in modules}:
         if inspect.isclass(cls):
@@ -1289,7 +1312,8 @@ def run_script(code, data: Path, *more: str) -> dict:
 
     steps = []
     hook = register_optimizer_step_post_hook(lambda *_: steps.append(1))
-    before, sys.argv = sys.argv, ["train.py", *more, *map(str, itertools.chain(*flags.items()))]
+    before = sys.argv
+    sys.argv = ["train.py", *more, *map(str, itertools.chain(*flags.items()))]
     try:
         runpy.run_path(str(code.folder / "train.py"), run_name="__main__")
     except SystemExit as end:
@@ -1309,7 +1333,8 @@ def train_once(code) -> dict:
     torch.manual_seed(0)
     if has_functions(code):
         model = build_model(code)
-        optimizer, alone = Optimizer(model), Optimizer(model)
+        optimizer = Optimizer(model)
+        alone = Optimizer(model)
         with watch("Seq2SeqTransformer") as calls:
             call(code.train.train_epoch, model, sums_loader(code, PAIRS + MORE_PAIRS), optimizer)
             optimizer.zero_grad()
@@ -1355,7 +1380,10 @@ def alignment(tokens: torch.Tensor, answers: torch.Tensor) -> int:
 
 def loss_sees(calls: list) -> dict:
     """From the gradients at the logits: which digits of the answers the loss sees, and what the decoder is told."""
-    seen, zeros, given, starts = set(), set(), set(), set()
+    seen = set()
+    zeros = set()
+    given = set()
+    starts = set()
     for sources, tokens, gradient in calls:
         answers = answers_of(sources)
         if answers is None or gradient is None or gradient.ndim != 3:
@@ -1392,7 +1420,8 @@ def _(code):
         result = function(F.one_hot(guesses, VOCABULARY).float() * 9, targets, *more)
         return [float(number) for number in (result if isinstance(result, (tuple, list)) else [result])]
 
-    half, padded = targets.clone(), F.pad(targets, (0, 2), value=PAD)
+    half = targets.clone()
+    padded = F.pad(targets, (0, 2), value=PAD)
     half[:4] = spoiled(half[:4])
     seen = {"right": accuracy(targets, targets), "half": accuracy(half, targets)}
     seen["zeros"] = accuracy(torch.where(targets == 0, 5, targets), targets)
@@ -1454,7 +1483,8 @@ def _(code):
 
 @judge
 def _(seen):
-    digits, names = seen["digits"], ["first", "second", "third", "fourth"]
+    digits = seen["digits"]
+    names = ["first", "second", "third", "fourth"]
     missing = [names[i] for i in range(4) if i not in digits]
     if len(missing) == 4:
         raise Wrong(
@@ -1596,7 +1626,8 @@ def _(seen):
 
 @check("training.tokens", "start token and padding are no digits", "model.logits")
 def _(code):
-    ignored, train = [], code.train
+    ignored = []
+    train = code.train
     tree = ast.parse((code.folder / "train.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         for keyword in node.keywords if isinstance(node, ast.Call) else []:
@@ -1717,7 +1748,8 @@ def _(code):
 
 @judge
 def _(seen):
-    table, found = seen["table"], seen["added"]
+    table = seen["table"]
+    found = seen["added"]
     if table is None:
         sizes = ", ".join(seen["sizes"]) or "none"
         raise Wrong(
@@ -1876,7 +1908,9 @@ def _(seen):
 @check("sorting.size", "learned codes are not dwarfed by the embeddings that they are added to", "sorting.logits")
 def _(code):
     torch.manual_seed(0)
-    model, sizes = code.model.create_model("learned").eval(), []  # with your own width and max_len
+    # with your own width and max_len
+    model = code.model.create_model("learned").eval()
+    sizes = []
     for module in model.modules():
         if type(module).__name__ == "LearnedPositionalEncoding":
             module.register_forward_hook(lambda m, x, y: sizes.append((rms(x[0]), rms(first(y) - x[0]))))
@@ -1917,7 +1951,8 @@ def _(code):
     labels, lengths = (torch.tensor([row[key] for row in data]) for key in ("is_sorted", "length"))
     batch = Batch(sequence=tokens, label=labels, length=lengths, mask=(tokens != 100).float())
     model = build_sorter(code, "none")
-    optimizer, alone = Optimizer(model), Optimizer(model)
+    optimizer = Optimizer(model)
+    alone = Optimizer(model)
     late = Batch({name: tensor[8:] for name, tensor in batch.items()})
     with watch("SortingClassifier") as calls:
         call(code.train.train_epoch, model, loader_of(code, data, batch), optimizer)
@@ -1950,7 +1985,11 @@ class Code:
     """The student's files: code.attention is attention.py, imported when it is first asked for."""
 
     def __init__(self, folder: Path, scratch: Path, say):
-        self.folder, self.scratch, self.say, self.cache, self.importing = folder, scratch, say, {}, None
+        self.folder = folder
+        self.scratch = scratch
+        self.say = say
+        self.cache = {}
+        self.importing = None
 
     def __getattr__(self, name: str) -> Names:
         if not (self.folder / f"{name}.py").exists():
@@ -2072,7 +2111,8 @@ def probe_main(root: str, folder: str, names: list[str]) -> None:
         channel.flush()
 
     torch.set_num_threads(1)
-    here, top = Path(folder), Path(root)
+    here = Path(folder)
+    top = Path(root)
     scratch = top.parent / "scratch"
     scratch.mkdir(exist_ok=True)
     tempfile.tempdir = str(scratch)
@@ -2217,7 +2257,8 @@ class Child:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        stream, total = self.process.stdout, 0
+        stream = self.process.stdout
+        total = 0
         with contextlib.suppress(Exception):  # whatever comes that is no report ends the reading
             while len(head := stream.read(8)) == 8:
                 size = int.from_bytes(head, "big")
@@ -2250,7 +2291,8 @@ class Child:
 def run(folder: Path, names: list[str], report=lambda result: None) -> list[Result]:
     """Run these checks on the code below a folder; `report` is called with each result as it comes."""
     folder = Path(folder).resolve()
-    places, results = find(folder), {}
+    places = find(folder)
+    results = {}
 
     def say(name: str, verdict: str, message: str = "", remarks=()) -> None:
         results[name] = Result(CHECKS[name], verdict, readable(message), [readable(remark) for remark in remarks])
@@ -2284,12 +2326,15 @@ def run(folder: Path, names: list[str], report=lambda result: None) -> list[Resu
 
 def run_problem(root: Path, folder: Path, names: list[str], child: "Child | None", results: dict, say) -> None:
     """Read what the child sends, check by check; after a crash or a timeout a new child goes on with the next."""
-    waiting, broken, deadline = [*names], set(), time.monotonic() + PROBLEM_SECONDS
+    waiting = [*names]
+    broken = set()
+    deadline = time.monotonic() + PROBLEM_SECONDS
     while waiting:
         child = child or Child(root, folder, waiting)
         try:
             while waiting:
-                name, importing = waiting[0], None
+                name = waiting[0]
+                importing = None
                 allowed = CHECK_SECONDS + (STARTING_SECONDS if child.messages.empty() else 0)
                 until = min(time.monotonic() + allowed, deadline)
                 outcome = None
@@ -2350,7 +2395,8 @@ def decide(one: Check, outcome: tuple, importing: str | None, broken: set, resul
             message = "What came back from your code could not be read. Does it change PyTorch's functions?"
             return say(one.name, "WRONG", message)
     if kind == "raised":
-        error, importing = outcome[2], outcome[3]
+        error = outcome[2]
+        importing = outcome[3]
         where = f" ({error['where']})" if error["where"] else ""
         if error["to do"]:
             elsewhere = error["file"] not in PARTS[one.part] and f"{error['file']} is not written yet"
@@ -2408,7 +2454,8 @@ def list_checks() -> None:
 
 def chosen(arguments: list[str]) -> tuple[Path, list[str]]:
     """The folder and the checks that the arguments name."""
-    folders, names = [], set()
+    folders = []
+    names = set()
     for argument in arguments:
         fitting = [name for name, one in CHECKS.items() if argument in (name, one.part)]
         if fitting:

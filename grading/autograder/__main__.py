@@ -27,7 +27,8 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", type=Path, default=Path("autograder.zip"), metavar="FILE")
-    target, problem = parser.parse_args().file, os.environ.get("PROBLEM", "")
+    target = parser.parse_args().file
+    problem = os.environ.get("PROBLEM", "")
     if problem not in ("", *expected):
         raise UserError(f"PROBLEM is {problem!r}: set it to {' or '.join(expected)}, or to nothing for both.")
     chosen = [expected[problem]] if problem else expected.values()

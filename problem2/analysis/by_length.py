@@ -147,6 +147,7 @@ def title(results: dict) -> str:
         firsts = [numbers["first_failure"] for numbers in by_seed.values()]
         if None in firsts or min(firsts) == shortest:
             continue
-        low, high = min(firsts), max(firsts)
+        low = min(firsts)
+        high = max(firsts)
         words.append(f"{name} {low}" if low == high else f"{name} {low} to {high}")
     return f"First length below {WORKS:.0%}: {', '.join(words)}" if words else "Balanced accuracy by length"

@@ -248,7 +248,9 @@ SHOWN = {
     "in range, only fastest and middle": "all but the four fastest stand still",
     "in range, only slow": "all but the slow stand still",
 }
-FOLLOWS, SQUEEZED, STANDS = figures.COLOURS[1], figures.COLOURS[0], "#d0d0d0"
+FOLLOWS = figures.COLOURS[1]
+SQUEEZED = figures.COLOURS[0]
+STANDS = "#d0d0d0"
 
 
 def draw(results: dict, path: Path) -> None:

@@ -20,14 +20,16 @@ def to_digits(number: int, width: int) -> list[int]:
 
 def make_rows(num_digits: int, size: int, seed: int) -> list[dict]:
     """`size` different pairs of numbers of `num_digits` digits, and their sums."""
-    low, high = 10 ** (num_digits - 1), 10**num_digits - 1
+    low = 10 ** (num_digits - 1)
+    high = 10**num_digits - 1
     if size > (high - low + 1) ** 2:
         raise SystemExit(f"there are not {size:,} different pairs of {num_digits}-digit numbers")
     source = random.Random(seed)
     seen = set()
     rows = []
     while len(rows) < size:
-        a, b = source.randint(low, high), source.randint(low, high)
+        a = source.randint(low, high)
+        b = source.randint(low, high)
         if (a, b) in seen:
             continue
         seen.add((a, b))
