@@ -17,10 +17,10 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    forbidden = (mask == 0).to(scores.dtype)
-    # The lowest number there is, added to a score, leaves nothing of it: its exponential is 0.
-    scores = scores + forbidden * torch.finfo(scores.dtype).min
-    return torch.softmax(scores, dim=-1) * (1 - forbidden)
+    forbidden = mask == 0
+    # The lowest number there is, not -inf: a query that may attend to nothing would get NaN.
+    scores = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, dim=-1).masked_fill(forbidden, 0)
 
 
 def scaled_dot_product_attention(
