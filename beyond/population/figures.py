@@ -74,7 +74,7 @@ def draw_training(epochs: list[Row], path: Path) -> None:
     above.set(ylabel="exact match", ylim=(-0.03, 1.03))
     below.set(ylabel="looked up,\nleast of five cases", xlabel="epoch", ylim=(-0.3, 1.05))
     ahead = sum(looks_ahead(rows[-1]) for rows in models.values())
-    figure.suptitle(f"What the carry is taken from, while the model learns to add ({len(models)} seeds)")
+    figure.suptitle(f"Where the carry comes from, by epoch ({len(models)} seeds)")
     save(
         figure,
         path,

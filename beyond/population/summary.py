@@ -268,7 +268,7 @@ def statements(rows: list[Row]) -> dict[str, dict]:
 
 def over_training(epochs: list[Row]) -> dict:
     """For each model the epoch after which what is looked up stays within a tenth of where it ends, in each case that
-    counts; and the first epoch with 99% of the validation sums right."""
+    counts; the first epoch with 99% of the validation sums right; and how much is ever looked up in the least case."""
     by_model: dict[str, list[Row]] = {}
     for row in epochs:
         by_model.setdefault(row["model"], []).append(row)
@@ -278,6 +278,8 @@ def over_training(epochs: list[Row]) -> dict:
         distance = np.abs(looked_up - looked_up[-1]).max(1)
         settled = next(n for n in range(len(rows)) if max(distance[n:]) <= 0.1)
         found[name] = {
+            "looks_ahead": looks_ahead(rows[-1]),
+            "most_on_the_way": float(looked_up.min(1).max()),
             "settled_after_epoch": settled + 1,
             "first_epoch_of_99_percent": next(
                 (n for n, row in enumerate(rows, 1) if float(row["validation"]) >= 0.99), None
