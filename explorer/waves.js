@@ -47,7 +47,7 @@
   let found = null; // {count, rows: [{length, right, sorted}]}
   let unchanged = null; // the same with nothing changed, once it has been measured
 
-  function measure() {
+  function measure(asked = false) {
     found = null;
     draw();
     const { squeeze } = state;
@@ -60,7 +60,7 @@
       },
       () => {
         if (!squeeze) unchanged = found;
-        announce(outcomeText(), "waves");
+        if (asked) announce(outcomeText(), "waves");
       },
     );
   }
@@ -117,7 +117,7 @@
   function choose(squeeze) {
     state.squeeze = squeeze;
     State.write({ squeeze });
-    measure();
+    measure(true);
   }
 
   function toggle(wave) {
