@@ -105,7 +105,7 @@ def what_was_found(found: dict) -> str:
         ),
         claim(
             least >= HOLDS and all(cell["constant"] for cell in changed["only middle true"]),
-            f"Of the {waves} sine waves of a code {len(middle)} are enough to make it so; with the {fast} fastest "
+            f"Of the {waves} waves of a sinusoidal code {len(middle)} are enough for that; with the {fast} fastest "
             f"squeezed into the trained range, the model is right on {down(least)} up to length 256.",
         ),
         claim(

@@ -189,7 +189,8 @@ def compared(rows: list[Row], one: str, other: str) -> dict:
 def sign_test(pairs: list[tuple[bool, bool]]) -> float:
     """McNemar's exact test, two-sided: of the seeds in which both groups differ, is either way equally likely?"""
     changed = [first for first, second in pairs if first != second]
-    n, k = len(changed), sum(changed)
+    n = len(changed)
+    k = sum(changed)
     return min(1.0, 2 * sum(math.comb(n, i) for i in range(min(k, n - k) + 1)) / 2**n)
 
 
