@@ -15,6 +15,10 @@ files, and hands back plain tensors. The *judge* compares them, in this process,
 give on your own weights, or with a property that has to hold (a hidden token changes nothing). No number depends on
 a seed, and no attribute of your classes has to have a certain name. A known mistake is named only if what you
 computed equals what that mistake gives.
+
+It is one file because one file is handed out. Its rooms, each after a line "# --- name": what probes and judges share;
+the parts named above, each probe followed by its judge; the process that runs the student's code; the process that
+judges; the command.
 """
 
 import sys
