@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
 
+from lab import device
+
 ROOT = Path(__file__).resolve().parents[1]
-torch.set_num_threads(1)
+device.start("cpu")
 settings.register_profile("suite", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("suite")
 

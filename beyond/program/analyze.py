@@ -46,12 +46,6 @@ RESULTS = HERE.parents[1] / "problem1/results"
 BATCH = 27_000  # sums among which replacements are drawn; with three digits there are 30 batches
 SEARCHED_ON = 8_100
 CONTROL_ON = 27_000
-SCRUBS = {
-    "edges": "edges",
-    "decoder_self": "decoder self-attention",
-    "encoder": "encoder heads",
-    "everything": "all at once",
-}
 
 
 # --- what is searched for ------------------------------------------------------------------------------------------
@@ -88,10 +82,7 @@ def on_sums(batch: Batch, found: dict, tables: dict[str, rebuild.Tables]) -> dic
     edges = batch.with_plus(batch.edges_like(variables))
     results = {
         "model": batch.outcome(),
-        "edges": batch.outcome(edges=edges),
-        "encoder": batch.outcome(memory=scrubbed),
-        "decoder_self": batch.outcome(decoder=decoder),
-        "everything": batch.outcome(memory=scrubbed, edges=edges, decoder=decoder),
+        "all_replaced": batch.outcome(memory=scrubbed, edges=edges, decoder=decoder),
         "opposite_carries": {"right": with_opposite_carries(batch, batch.memory).unsqueeze(1)},
     }
     for name, each in tables.items():
@@ -160,9 +151,8 @@ def measure(model, settings: dict) -> dict:
     results = {name: counted([part[name] for part in checked]) for name in checked[0]}
     random_edges = counted([everywhere])
     whole = results["model"]["loss"]
-    for name in SCRUBS:
-        lost = (results[name]["loss"] - whole) / (random_edges["loss"] - whole)
-        results[name]["loss_recovered"] = 1 - lost
+    replaced = results["all_replaced"]
+    replaced["loss_recovered"] = 1 - (replaced["loss"] - whole) / (random_edges["loss"] - whole)
     rivals = {name.removeprefix("rival "): results[name]["share"] for name in results if name.startswith("rival ")}
     best = max(rivals, key=rivals.get)
     return found | {
@@ -173,7 +163,7 @@ def measure(model, settings: dict) -> dict:
         | {"fitting_prefix": results["outside, fitting prefix"], "rivals": rivals, "best_rival": best},
         "flipped_first_digit": results["flipped"],
         "control_random_edges": random_edges,
-        "scrubs": {name: results[name] for name in SCRUBS},
+        "all_replaced": replaced,
         "rebuilt": {name: results[f"rebuilt {name}"] | {"entries": each.entries} for name, each in tables.items()},
         "readable": {name: readable.measure(first, t) for t, name in between(num_digits)},
         "weights": weights.measure(model, pairs[:SEARCHED_ON]),
@@ -233,6 +223,7 @@ def findings(results: dict) -> str:
         return f"{entry['wrong']:,} of {entry['n']:,}"
 
     outside, rebuilt, opposite = results["outside"], results["rebuilt"], results["opposite_carries"]
+    replaced = results["all_replaced"]
     nines = results["flipped_first_digit"]["where the column sums to 9"]
     found = [
         "the look-ahead program:",
@@ -244,9 +235,8 @@ def findings(results: dict) -> str:
         f"    the best rival ({outside['best_rival']}) predicts {outside['rivals'][outside['best_rival']]:.2%}, "
         f"the program {outside['share']:.2%}",
         f"first digit of the prefix wrong: {wrong(nines)} second digits wrong where the column sums to 9",
-        "replaced by what agrees in the variable alone, wrong: "
-        + "; ".join(f"{text} {wrong(results['scrubs'][name])}" for name, text in SCRUBS.items()),
-        f"    loss recovered with all at once: {results['scrubs']['everything']['loss_recovered']:.3%}",
+        f"edges and heads, all at once from sums that agree in the variable alone: {wrong(replaced)} answers wrong",
+        f"    loss recovered: {replaced['loss_recovered']:.3%}",
     ]
     for name, entry in rebuilt.items():
         found.append(f"memory rebuilt from {entry['entries']} pairs of vectors, {name}: {wrong(entry)} wrong")
