@@ -4,12 +4,12 @@
 const models = {};
 
 const tasks = {
-  /** Which of the rows are answered right with some heads off: 25 more with each message. */
+  /** Which of the rows are answered right with some heads off: 100 more with each message. */
   *accuracy({ rows, interventions }) {
     const hooks = new Engine.Hooks(interventions);
     const right = [];
-    for (let start = 0; start < rows.length; start += 25) {
-      const { sources, targets } = models.addition.tokens(rows.slice(start, start + 25));
+    for (let start = 0; start < rows.length; start += 100) {
+      const { sources, targets } = models.addition.tokens(rows.slice(start, start + 100));
       const { T, vocabulary } = models.addition;
       const logits = models.addition.forced(sources, targets, hooks);
       for (let row = 0; row < targets.length / T; row++) {

@@ -73,7 +73,8 @@ def test_at_its_end_make_says_what_is_there_and_which_committed_files_differ(mad
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], cwd=made, check=True)
 
-    (made / "report/report.pdf").touch()
+    for path in (made / ".venv/ready", made / "report/report.pdf"):  # newer than what they are made of
+        path.touch()
     git("init", "--quiet")
     git("add", "README.md")
     git("commit", "--quiet", "--message=one file")

@@ -27,11 +27,17 @@ def browser():
 
 @pytest.fixture
 def visit(browser):
-    """visit("#a=1"): the page, opened as a file without a network. At the end nothing may have gone wrong in it; a
-    request to any other place would have, and stands in the console."""
+    """visit("#a=1"): the page, opened as a file without a network; the one before is closed, as it would go on
+    computing. At the end nothing may have gone wrong in it; a request to any other place would have, and stands in the
+    console."""
     opened, wrong = [], []
 
+    def close() -> None:
+        while opened:
+            opened.pop().close()
+
     def open_page(address: str = "", width: int = 1180, file=screenshot.PAGE, **options):
+        close()
         context = browser.new_context(offline=True, viewport={"width": width, "height": 900}, **options)
         page = context.new_page()
         page.set_default_timeout(60_000)
@@ -42,6 +48,5 @@ def visit(browser):
         return page
 
     yield open_page
-    for context in opened:
-        context.close()
+    close()
     assert wrong == []

@@ -32,6 +32,7 @@ UNCOVERED = """element => {
   const box = element.getBoundingClientRect();
   return element.contains(document.elementFromPoint(box.left + 20, box.top + box.height / 2));
 }"""
+PANELS = ["add", "program", "carry", "length", "sorted", "waves"]
 RESULTS = {"add": ".answer", "carry": ".runs", "length": ".columns", "sorted": ".verdicts"}
 # In one step, as an element may be drawn anew at any moment.
 USABLE = "selector => document.querySelector(selector).closest('[inert]') === null"
@@ -55,22 +56,22 @@ def test_bad_input_gets_a_sentence_and_good_input_takes_it_away(visit):
         assert page.evaluate(USABLE, result), label
 
 
-@pytest.mark.parametrize("label", ["first number", "clean sum, first number", "the sequence: numbers from 0 to 99"])
-def test_typing_is_not_interrupted(visit, label):
+def test_typing_is_not_interrupted(visit):
     """A number that is too short yet gets its sentence when the field is left, and nothing on the page moves."""
     page = visit()
     accuracy(page)
     playwright.expect(page.locator("#sorted .verdicts")).not_to_contain_text("…")
-    field = page.get_by_label(label, exact=True)
-    panel = field.evaluate("element => element.closest('section').id")
-    height = page.evaluate("document.documentElement.scrollHeight")
-    field.fill("")
-    field.press_sequentially("1")
-    assert text(page, f"#{panel} .problem") == ""
-    assert page.locator(f"#{panel} [inert]").count() > 0
-    assert page.evaluate("document.documentElement.scrollHeight") == height
-    field.press("Tab")
-    assert text(page, f"#{panel} .problem") != ""
+    for label in ("first number", "clean sum, first number", "the sequence: numbers from 0 to 99"):
+        field = page.get_by_label(label, exact=True)
+        panel = field.evaluate("element => element.closest('section').id")
+        height = page.evaluate("document.documentElement.scrollHeight")
+        field.fill("")
+        field.press_sequentially("1")
+        assert text(page, f"#{panel} .problem") == "", label
+        assert page.locator(f"#{panel} [inert]").count() > 0, label
+        assert page.evaluate("document.documentElement.scrollHeight") == height, label
+        field.press("Tab")
+        assert text(page, f"#{panel} .problem") != "", label
 
 
 def test_a_broken_address_gets_a_sentence(visit):
@@ -101,18 +102,21 @@ def test_a_link_and_a_saved_copy_open_where_it_was(visit, tmp_path):
     shows_the_state(visit(file=tmp_path / "copy.html"))
 
 
-@pytest.mark.parametrize("panel", ["add", "program", "carry", "length", "sorted", "waves"])
+@pytest.mark.parametrize("panel", PANELS)
 def test_each_panel_has_a_link_of_its_own(visit, panel):
-    """That of the navigation, and the address after the panel has been used."""
     page = visit(f"#{panel}")
     accuracy(page)
     playwright.expect(page.locator("#sorted .verdicts")).not_to_contain_text("…")  # all that grows has grown
     assert text(page, "#address") == ""
     assert page.locator(f"#{panel}-title").evaluate(UNCOVERED)
     playwright.expect(page.locator("nav [aria-current]")).to_have_attribute("href", f"#{panel}")
+
+
+def test_the_address_names_the_panel_that_was_used_last(visit):
     page = visit()
-    page.locator(f"#{panel} button").first.click()
-    assert f"at={panel}" in page.url
+    for panel in PANELS:
+        page.locator(f"#{panel} button").first.click()
+        assert f"at={panel}" in page.url
 
 
 def test_below_the_program_the_navigation_is_at_adding_again(visit):

@@ -122,11 +122,19 @@ def test_carry_by_button_and_by_dragging(visit, facts):
 
 
 def test_carry_calls_a_pair_what_the_analysis_calls_it(visit, facts):
+    page = visit()
+
+    def fill(pair: list[str]) -> None:
+        labels = (f"{run} sum, {place} number" for run in ("clean", "corrupted") for place in ("first", "second"))
+        for label, number in zip(labels, pair, strict=True):
+            page.get_by_label(label, exact=True).fill(number)
+        playwright.expect(page).to_have_url(re.compile("pair=" + "%2C".join(pair)))
+
     for group in facts["addition"]["groups"]:
-        pair = ",".join(number for numbers in group["example"] for number in numbers)
-        shows(visit(f"#pair={pair}"), "#carry", f"of the kind “carry into the {group['name']}”")
-    for pair in ("123,456,999,999", "500,500,555,555", "540,618,990,618", "618,540,618,590"):
-        page = visit(f"#pair={pair}")
+        fill([number for numbers in group["example"] for number in numbers])
+        shows(page, "#carry", f"of the kind “carry into the {group['name']}”")
+    for pair in ("123 456 999 999", "500 500 555 555", "540 618 990 618", "618 540 618 590"):
+        fill(pair.split())
         shows(page, "#carry", "This pair is of no kind")
         assert page.get_by_role("button", name="The report has no circuit").is_disabled()
 

@@ -4,9 +4,6 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,6 +12,7 @@ import torch
 from PIL import Image
 
 from lab.files import only_one
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = Path(__file__).resolve().parent / "child"
@@ -44,22 +42,10 @@ def run(command: list[str], seconds: float = LIMIT, **environment) -> tuple[int,
     After `seconds` it is killed with its children. `environment` may hold a FAULT (child/sitecustomize.py).
     """
     script = command[0] if command[0] == "-m" else str(ROOT / command[0])
-    paths = {"PYTHONPATH": f"{CHILD}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, script, *command[1:]],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="backslashreplace",
-        env=os.environ | paths | {name: str(value) for name, value in environment.items()},
-        start_new_session=True,
-    )
-    try:
-        _, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        _, errors = process.communicate()
-    return process.returncode, errors
+    paths = {"PYTHONPATH": f"{CHILD}{os.pathsep}{ROOT}"}  # of processes that the script starts
+    environment = paths | {name: str(value) for name, value in environment.items()}
+    ended = forked.run([script, *command[1:]], Path.cwd(), seconds, environment, CHILD / "sitecustomize.py")
+    return ended.returncode, ended.stderr
 
 
 class Script:
@@ -69,6 +55,7 @@ class Script:
         self.command, self.undisturbed, marks = command, work / "undisturbed", work / "writes"
         self.name = " ".join(command[:2]) if command[0] == "-m" else "/".join(Path(command[0]).parts[-3:])
         self.undisturbed.mkdir(parents=True)
+        forked.run([str(ROOT / "lab/__init__.py")], ROOT, LIMIT)  # the server has started then
         started = time.perf_counter()
         self.code, errors = self.run(self.undisturbed, FAULT="count 0", FAULT_PATH=marks)
         self.seconds = time.perf_counter() - started
