@@ -29,6 +29,7 @@ from lab.files import UserError, read_json, write_bytes, write_json
 from lab.settings import setting
 
 ROOT = Path(__file__).resolve().parents[1]
+PATIENCE = 10  # seconds until a scheduler must have answered
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def _on_a_cluster(jobs: list[Job], address: str, ended: Callable[[Job, Future], 
     except ImportError:
         raise UserError("--scheduler needs Dask: pip install -r requirements-cluster.txt") from None
     try:
-        client = Client(address, timeout=10)
+        client = Client(address, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise UserError(f"--scheduler {address}: no Dask scheduler answers there ({error}).") from None
     with client:  # when it closes, the cluster drops what is not done

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from beyond import jobs as engine
 from beyond.jobs import Engine, finished, run
 from lab.files import UserError
 from tests.beyond.engine_jobs import breaks, fails, jobs, traced
@@ -83,6 +84,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_scheduler_that_is_not_there_is_one_sentence(tmp_path):
+def test_a_scheduler_that_is_not_there_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "PATIENCE", 1)
     with pytest.raises(UserError, match="no Dask scheduler answers"):
         run(jobs(tmp_path, [1]), Engine(scheduler="tcp://127.0.0.1:9"))
