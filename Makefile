@@ -54,7 +54,7 @@ all: $(VENV)/ready  ## the homework: both problems and the report; about three m
 	@$(UNCHANGED)
 
 beyond: $(VENV)/ready  ## what is upstairs and takes minutes, and the explorer; about nine minutes
-	@$(PARALLEL) rounding program any_length schemes
+	@$(PARALLEL) program schemes rounding any_length  # in this order both cores are busy to the end
 	@$(PARALLEL) explorer
 	@$(PY) report/build.py
 	@echo

@@ -108,22 +108,26 @@ def outside(batch: Batch) -> dict[str, dict[str, Tensor]]:
     return found
 
 
+@torch.no_grad()
 def flipped(batch: Batch) -> dict[str, Tensor]:
-    """The first digit in the prefix is 1 for 0, or 0 for 1: does the second digit stay right?"""
-    inputs = batch.inputs.clone()
+    """The first digit in the prefix is 1 for 0, or 0 for 1, where the next column sums to 9: does its digit stay
+    right?"""
+    nine = batch.columns.sum[:, 0] == 9
+    inputs = batch.inputs[nine]
     inputs[:, 1] = 1 - inputs[:, 1]
-    right = (batch.written(inputs=inputs) == batch.sums.targets)[:, 1]
-    return {"right": right.unsqueeze(1), "where the column sums to 9": batch.columns.sum[:, 0] == 9}
+    logits = batch.model.decode(inputs.to(batch.device), batch.memory[nine])
+    right = logits[:, 1].argmax(-1).cpu() == batch.sums.targets[nine, 1]
+    return {"right": right.unsqueeze(1)}
 
 
 def counted(parts: list[dict[str, Tensor]]) -> dict:
-    """Digits that are "right" [N, T] in all batches, their mean "loss", and subsets of rows by name [N]."""
+    """Digits that are "right" [N, T] in all batches, and their mean "loss" [N]."""
     joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    right = joined.pop("right")
+    right = joined["right"]
     found = share(right.all(1)) | {"wrong_by_digit": (~right).sum(0).tolist()}
     if "loss" in joined:
-        found["loss"] = joined.pop("loss").double().mean().item()
-    return found | {name: share(right[rows].all(1)) for name, rows in joined.items()}
+        found["loss"] = joined["loss"].double().mean().item()
+    return found
 
 
 def share(right: Tensor) -> dict:
@@ -224,7 +228,6 @@ def findings(results: dict) -> str:
 
     outside, rebuilt, opposite = results["outside"], results["rebuilt"], results["opposite_carries"]
     replaced = results["all_replaced"]
-    nines = results["flipped_first_digit"]["where the column sums to 9"]
     found = [
         "the look-ahead program:",
         *(f"    {line}" for line in results["lines"]),
@@ -234,7 +237,8 @@ def findings(results: dict) -> str:
         f"{wrong(outside['fitting_prefix'])} after a prefix that fits",
         f"    the best rival ({outside['best_rival']}) predicts {outside['rivals'][outside['best_rival']]:.2%}, "
         f"the program {outside['share']:.2%}",
-        f"first digit of the prefix wrong: {wrong(nines)} second digits wrong where the column sums to 9",
+        f"first digit of the prefix wrong: {wrong(results['flipped_first_digit'])} second digits wrong where their "
+        "column sums to 9",
         f"edges and heads, all at once from sums that agree in the variable alone: {wrong(replaced)} answers wrong",
         f"    loss recovered: {replaced['loss_recovered']:.3%}",
     ]

@@ -59,8 +59,7 @@ def by_column(pattern: Tensor) -> Tensor:
 
 
 def where(seen: dict, names: list[str]) -> dict[str, dict]:
-    """{head: {digit: the column most looked at, its mean attention, its standard deviation over sums, the same from the
-    mean query and the mean keys, and the standard deviation of the attention to a's digit there}}"""
+    """{head: {digit: the column most looked at, its mean attention, and the same from the mean query and mean keys}}"""
     found = {}
     for number, layer in seen.items():
         pattern = layer["pattern"]
@@ -71,13 +70,10 @@ def where(seen: dict, names: list[str]) -> dict[str, dict]:
             entry = {}
             for t, name in enumerate(names):
                 column = int(together[:, head, t].mean(0).argmax())
-                attention = together[:, head, t, column]
                 entry[name] = {
                     "column": [*names[1:], "+"][column],
-                    "mean": attention.mean().item(),
-                    "deviation": attention.std().item(),
+                    "mean": together[:, head, t, column].mean().item(),
                     "from_means": predicted[head, t, column].item(),
-                    "deviation_of_one_digit": pattern[:, head, t, column].std().item(),
                 }
             found[f"D{number}.cross.{head}"] = entry
     return found
