@@ -77,6 +77,18 @@ def training_step(model: nn.Module, inputs: tuple, labels: Tensor) -> Callable[[
     return step
 
 
+def gradient_pass(model: nn.Module, inputs: tuple, labels: Tensor) -> Callable[[], None]:
+    """Forward and backward: a training step without its optimizer."""
+    model.train()
+
+    def gradients() -> None:
+        loss = F.cross_entropy(model(*inputs).flatten(0, -2), labels.flatten())
+        model.zero_grad()
+        loss.backward()
+
+    return gradients
+
+
 def evaluation_pass(model: nn.Module, inputs: tuple, context=contextlib.nullcontext) -> Callable[[], Tensor]:
     model.eval()
 
@@ -136,11 +148,13 @@ def steps(rounds: int, compiled: bool = True, rows_evaluated: int = 2048) -> dic
                 for who, model in [*models.items()]:
                     models[f"{who}, compiled"] = torch.compile(copy.deepcopy(model), dynamic=False)
         training = {who: training_step(model, *batch) for who, model in trained.items()}
+        passes = {who: gradient_pass(trained[who], *batch) for who in ("ours", "torch.nn")}
         if problem == "addition" and jax_step.INSTALLED:
             training["JAX, jitted"] = jax_step.make(ours, *batch)
         evaluation = {who: evaluation_pass(model, inputs) for who, model in evaluated.items()}
         evaluation["ours"] = evaluation_pass(evaluated["ours"], inputs, Fast)  # as analyses run it
         found[f"{problem}, training step of {batch_size} rows"] = compare(training, rounds, STEPS_IN_A_ROW)
+        found[f"{problem}, forward and backward of {batch_size} rows"] = compare(passes, rounds, STEPS_IN_A_ROW)
         found[f"{problem}, evaluation pass of {rows_evaluated} rows"] = compare(evaluation, rounds)
     return found
 
