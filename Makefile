@@ -53,7 +53,7 @@ all: $(VENV)/ready  ## the homework: both problems and the report; about three m
 	@echo "Look first at report/report.pdf, then at the figures in both folders of results."
 	@$(UNCHANGED)
 
-beyond: $(VENV)/ready  ## what is upstairs and takes minutes, and the explorer; about nine minutes
+beyond: $(VENV)/ready  ## what is upstairs and takes minutes, and the explorer; about eight minutes
 	@$(PARALLEL) program schemes rounding any_length  # in this order both cores are busy to the end
 	@$(PARALLEL) explorer
 	@$(PY) report/build.py
@@ -69,7 +69,7 @@ studies: $(VENV)/ready  ## the long studies, hours: population, lengths, all_sch
 	@echo "Look first at the README of each of these folders. make report readme puts the numbers into report and README."
 	@$(UNCHANGED)
 
-test: $(VENV)/ready  ## the test suite; about eight minutes
+test: $(VENV)/ready  ## the test suite; about seven minutes
 	$(VENV)/bin/ruff check .
 	$(PY) -m pytest -n $(CORES) --dist loadfile
 
