@@ -1,5 +1,6 @@
 """The same jobs on a Dask cluster: a scheduler and two workers on this machine. Skipped where Dask is not installed."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -16,7 +17,8 @@ from tests.beyond.engine_jobs import breaks, fails, jobs, traced
 from tests.beyond.test_jobs import wait_for_trace
 from tests.conftest import ROOT
 
-pytest.importorskip("distributed", reason="Dask is not installed: see requirements-cluster.txt")
+DASK = importlib.util.find_spec("distributed")
+pytestmark = pytest.mark.skipif(DASK is None, reason="Dask is not installed: see requirements-cluster.txt")
 
 
 @pytest.fixture(scope="module")

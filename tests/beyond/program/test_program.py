@@ -176,12 +176,10 @@ def test_columns_with_the_opposite_carry_have_the_same_digits(committed):
     assert with_opposite_carries(whole, broken).double().mean() < 0.5
 
 
-def test_answers_are_counted_in_all_rows_and_in_subsets():
-    part = {"right": torch.tensor([[True, True], [True, False], [True, True]])}
-    part["some"] = torch.tensor([True, True, False])
-    found = counted([part, part])
-    assert (found["n"], found["wrong"], found["wrong_by_digit"]) == (6, 2, [0, 2])
-    assert (found["some"]["n"], found["some"]["wrong"]) == (4, 2)
+def test_answers_and_their_digits_are_counted_over_all_batches():
+    right = torch.tensor([[True, True], [True, False], [True, True]])
+    found = counted([{"right": right, "loss": torch.ones(3, 2)}, {"right": right, "loss": torch.zeros(3, 2)}])
+    assert (found["n"], found["wrong"], found["wrong_by_digit"], found["loss"]) == (6, 2, [0, 2], 0.5)
 
 
 # --- a whole model ----------------------------------------------------------------------------------------------------
