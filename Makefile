@@ -69,7 +69,7 @@ studies: $(VENV)/ready  ## the long studies, hours: population, lengths, all_sch
 	@echo "Look first at the README of each of these folders. make report readme puts the numbers into report and README."
 	@$(UNCHANGED)
 
-test: $(VENV)/ready  ## the test suite; about seven minutes
+test: $(VENV)/ready  ## the test suite; about six minutes
 	$(VENV)/bin/ruff check .
 	$(PY) -m pytest -n $(CORES) --dist loadfile
 
