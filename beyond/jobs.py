@@ -155,8 +155,7 @@ def _in_pools(groups: list[list[Job]], workers: int, ended, last: bool = False) 
     with ExitStack() as stack:
         futures = {}
         for group in groups:
-            pool = ProcessPoolExecutor(workers, context, _start_process)
-            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+            pool = stack.enter_context(ProcessPoolExecutor(workers, context, _start_process))
             futures |= {pool.submit(work, _portable(job), job.folder.absolute()): job for job in group}
         try:
             for future in as_completed(futures):
