@@ -20,6 +20,7 @@ from lab.files import UserError, read_bytes, read_json, write_block
 from lab.hooks import short_name
 from lab.settings import run
 from lab.tables import markdown, percent
+from problem2.positional_encoding import HOMEWORK
 from report.sentences import at_least, at_most, claim, down, paragraph, span, up
 
 README = ROOT / "README.md"
@@ -34,6 +35,7 @@ FILES = {
     "ablation": "problem1/results/head_analysis/ablation_results.json",
     "pruning": "problem1/results/head_analysis/pruning_curve.json",
     "patching": "problem1/results/carry/patching.json",
+    "details": "problem2/results/extrapolation/extrapolation_details.json",
     "lengths": "problem2/results/extrapolation/accuracy_by_length.json",
     "collapse": "problem2/results/extrapolation/collapse.json",
     "table": "problem2/results/extrapolation/learned_position_embeddings.json",
@@ -93,7 +95,7 @@ def what_was_found(found: dict) -> str:
     middle = found["collapse"]["bands"]["middle"]
     fast = len(found["collapse"]["experiments"]["slow squeezed"]["true"])
     waves = len(found["collapse"]["turns_in_training"])
-    course = found["study"]["summary"]["course"]
+    course = accuracies(found)
     failures = {name: first_failures(found, name) for name in ("sinusoidal", "learned")}
     second = [
         claim(
@@ -129,17 +131,24 @@ def what_was_found(found: dict) -> str:
     )
 
 
+def accuracies(found: dict) -> dict:
+    """Of each scheme its seeds and test sets: the homework's from problem 2's results, the others from the study."""
+    homework = {name: found["details"]["schemes"][name]["over_seeds"] for name in HOMEWORK}
+    return found["study"]["summary"]["course"] | homework
+
+
 def first_failures(found: dict, scheme: str) -> list[int]:
     return [seed["first_failure"] for seed in found["lengths"]["schemes"][scheme].values()]
 
 
 def by_length(course: dict) -> str:
-    header = ["accuracy, mean of 3 seeds", "8–16", "32", "64", "128", "256", "one swap noticed"]
+    seeds = span([len(course[name]["seeds"]) for name in SHOWN])
+    header = [f"accuracy, mean of {seeds} seeds", "8–16", "32", "64", "128", "256", "one swap noticed"]
     rows = []
     for name in SHOWN:
         sets = course[name]["sets"]
         noticed = "–" if name == "none" else percent(sets[ONE_SWAP]["unsorted"], 0)
-        in_range = percent(course[name]["training"]["test_acc"]["mean"], 1)
+        in_range = percent(sets["test"]["mean"], 1)
         rows.append([name, in_range, *(cell(sets[test], course[name]["seeds"]) for test in FAR), noticed])
     return markdown([header, *rows])
 
@@ -165,7 +174,7 @@ def answers(found: dict) -> str:
     patched = found["patching"]
     flipped = [group["stages"]["carrying heads"]["flips"]["share"] for group in patched["groups"]]
     others = [group["stages"]["all other heads"]["flips"]["share"] for group in patched["groups"]]
-    course = found["study"]["summary"]["course"]
+    course = accuracies(found)
     hold = [name for name, scheme in course.items() if min(scheme["sets"][test]["min"] for test in FAR) > HOLDS]
     table = found["table"]
     middle = found["collapse"]["bands"]["middle"]

@@ -13,7 +13,7 @@ from lab.files import UserError
 from lab.tables import aligned
 from problem2.analysis.by_length import WORKS
 from problem2.analysis.collapse import OverSeeds
-from problem2.analysis.evaluation import KINDS
+from problem2.analysis.evaluation import KINDS, over_seeds
 from problem2.analysis.extrapolation import KEPT, Point, draw_grid
 
 # --- mean and spread over seeds --------------------------------------------------------------------------------
@@ -42,9 +42,9 @@ def _one_scheme(runs: list[dict]) -> dict:
     return {
         "seeds": [run["settings"]["config"]["seed"] for run in runs],
         "training": {name: _numbers([run["training"][name] for run in runs]) for name in numbers},
-        "sets": {name: _spread([run["sets"][name] for run in runs]) for name in runs[0]["sets"]},
+        "sets": {name: over_seeds([run["sets"][name] for run in runs]) for name in runs[0]["sets"]},
         "causes": {
-            kind: {name: _spread([run["mechanism"][kind][name] for run in runs]) for name in CONDITIONS}
+            kind: {name: over_seeds([run["mechanism"][kind][name] for run in runs]) for name in CONDITIONS}
             for kind in (KINDS if runs[0]["mechanism"] else ())
         },
         "by_length": _by_length([run["by_length"] for run in runs if "by_length" in run]),
@@ -95,21 +95,7 @@ def _refuse_mixture(settings: list[dict]) -> None:
 
 
 def _numbers(values) -> dict:
-    sd = statistics.stdev(values) if len(values) > 1 else None
-    return {"mean": statistics.fmean(values), "sd": sd, "min": min(values), "max": max(values)}
-
-
-def _spread(reports: list[dict]) -> dict:
-    """Numbers of `judge` for several seeds on the same rows."""
-    middle = sorted(reports, key=lambda report: report["accuracy"])[len(reports) // 2]
-    return _numbers([report["accuracy"] for report in reports]) | {
-        "rows": reports[0]["rows"],
-        "balanced": statistics.fmean(report["balanced_accuracy"] for report in reports),
-        "median_interval_95": middle["interval_95"],
-        "sorted": statistics.fmean(report["sorted"]["accuracy"] for report in reports),
-        "unsorted": statistics.fmean(report["unsorted"]["accuracy"] for report in reports),
-        "collapsed_seeds": sum(report["collapsed"] for report in reports),
-    }
+    return {"mean": statistics.fmean(values), "min": min(values), "max": max(values)}
 
 
 def as_table(schemes: dict, kind: str) -> str:

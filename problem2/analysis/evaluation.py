@@ -1,9 +1,10 @@
-"""The predictions of a model on test sets, and what is counted of them: the one place where accuracy is measured.
+"""The predictions of a model on test sets, and what is counted of them.
 
 A share of correct answers alone deceives here: a model that says "not sorted" to everything is right on 54.6% of
 the course's rows of length 32. So every number comes with both classes, and such a model is called collapsed.
 """
 
+import statistics
 from pathlib import Path
 
 import torch
@@ -97,3 +98,20 @@ def measure(model: SortingClassifier, sets: dict[str, Rows], batch_size: int = B
     for name, rows in sets.items():
         numbers[name] = judge(logit_differences(model, rows.sequences, batch_size), rows.labels)
     return numbers
+
+
+def over_seeds(reports: list[dict]) -> dict:
+    """Numbers of `judge` for models that differ in their seed: mean, range, and how many have collapsed."""
+    accuracies = [report["accuracy"] for report in reports]
+    middle = sorted(reports, key=lambda report: report["accuracy"])[len(reports) // 2]
+    return {
+        "mean": statistics.fmean(accuracies),
+        "min": min(accuracies),
+        "max": max(accuracies),
+        "rows": reports[0]["rows"],
+        "balanced": statistics.fmean(report["balanced_accuracy"] for report in reports),
+        "median_interval_95": middle["interval_95"],
+        "sorted": statistics.fmean(report["sorted"]["accuracy"] for report in reports),
+        "unsorted": statistics.fmean(report["unsorted"]["accuracy"] for report in reports),
+        "collapsed_seeds": sum(report["collapsed"] for report in reports),
+    }

@@ -150,6 +150,8 @@ def test_analysis_leaves_what_the_contract_names_and_prints_what_it_found(analys
             assert cell["accuracy"] == value and cell["rows"] == 500
             right = sum(round(cell[c]["accuracy"] * cell[c]["rows"]) for c in ("sorted", "unsorted"))
             assert abs(right / 500 - value) < 1e-6 and f" {value:.1%}" in said
+            of_all_seeds = details["schemes"][name]["over_seeds"]
+            assert of_all_seeds["seeds"] == [641] and of_all_seeds["sets"][f"extrapolation/{length}"]["mean"] == value
     by_length = read(folder / "accuracy_by_length.json")
     assert by_length["lengths"] == [*range(8, 25)] and set(by_length["schemes"]) == {"sinusoidal", "learned"}
     assert set(read(folder / "collapse.json")["seeds"]["641"]["nothing"]) == {"20", "24"}

@@ -140,6 +140,12 @@ PLANTED = {
         ["seeds", "642", "only slow true", "128", "balanced_accuracy"],
         0.97,
     ),
+    "a sinusoidal model that sees order at 32": (
+        REPORT,
+        "problem2/results/extrapolation/extrapolation_details.json",
+        ["schemes", "sinusoidal", "over_seeds", "sets", "extrapolation/32", "collapsed_seeds"],
+        2,
+    ),
     "RoPE with an answer at 64": (
         REPORT,
         "beyond/schemes/results/study.json",

