@@ -64,9 +64,10 @@ beyond: $(VENV)/ready  ## what is upstairs and takes minutes, and the explorer; 
 
 studies: $(VENV)/ready  ## the long studies, hours: population, lengths, all_schemes, published
 	@for study in population lengths all_schemes published; do $(MAKE) --no-print-directory $$study || exit; done
+	@$(PY) report/build.py
 	@echo
 	@echo "Made: beyond/{population,any_length,schemes,published}/results."
-	@echo "Look first at the README of each of these folders. make report readme puts the numbers into report and README."
+	@echo "Look first at the README of each of these folders. make readme puts the numbers into README.md."
 	@$(UNCHANGED)
 
 test: $(VENV)/ready  ## the test suite; about six minutes
@@ -112,7 +113,7 @@ $(P2)/seeds/%/training_log.json: problem2/data/test.json
 # The report reads results upstairs, too: `make beyond` sets it again when it has made them.
 report: report/report.pdf  ## report/report.pdf and its companion beyond/beyond.pdf, from the results
 
-report/report.pdf: $(wildcard report/*.typ) beyond/beyond.typ report/build.py $(P1)/carry/summary.txt \
+report/report.pdf: $(wildcard report/*.typ beyond/beyond.typ) report/build.py $(P1)/carry/summary.txt \
 		$(P2)/extrapolation/extrapolation_results.json | $(VENV)/ready
 	$(call timed,$(PY) report/build.py)
 

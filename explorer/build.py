@@ -40,6 +40,7 @@ from problem1.analysis.interventions import InterventionRunner
 from problem1.analysis.rows import CARRY_CLASSES, carry_classes
 from problem2 import dataset as sorting
 from problem2 import generate_data
+from problem2.analysis.collapse import trained_directions
 from problem2.positional_encoding import SCHEMES, T5PositionalEncoding, t5_bucket
 
 HERE, PAGE = Path(__file__).resolve().parent, ROOT / "explorer/explorer.html"
@@ -134,10 +135,10 @@ def facts_of_addition(model: torch.nn.Module) -> dict:
     """What the panels Add and Carry say, and the rows that the page measures accuracy on."""
     verification = results(RESULTS1 / "verification.json")
     ablation = results(RESULTS1 / "head_analysis/ablation_results.json")
-    greedy = results(RESULTS1 / "head_analysis/pruning_curve.json")["curves"]["zero"]["greedy"]
+    greedy = results(RESULTS1 / "head_analysis/pruning_curve.json")["curves"]["greedy"]
     patched = results(RESULTS1 / "carry/patching.json")
     rows = addition.load_or_generate()["test"]
-    if 2 * rows.num_digits + 2 != len(model.position.table):
+    if 2 * rows.num_digits + 1 != len(model.position.table):
         raise UserError("problem1/data holds sums of another length than the model adds: generate it again.")
     a, b = (sum(column * 10**power for power, column in enumerate(x.T.flip(0))) for x in rows.operands())
     outputs = InterventionRunner(model, rows).recorded.outputs
@@ -193,7 +194,8 @@ def facts_of_text() -> dict:
 
 def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
     """Accuracy at each length: committed, for both protocols; and of the rounded models, evaluated here."""
-    course = results(RESULTS2 / "extrapolation/extrapolation_details.json")["schemes"]
+    details = results(RESULTS2 / "extrapolation/extrapolation_details.json")
+    course = details["schemes"]
     measured = {f"course/{scheme}": course[scheme]["sets"] for scheme in SCHEMES}
     for scheme in SCHEMES:
         measured[f"strict/{scheme}"] = results(SCHEMES_STUDY / f"strict/641/{scheme}/measured.json")["sets"]
@@ -208,7 +210,8 @@ def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         again = dict(zip(models, pool.map(accuracies, (model for _, model in models.values())), strict=True))
-    projection = exact({"projection": projection_on_trained_codes(models["course/sinusoidal"][1].scheme)})
+    scheme = models["course/sinusoidal"][1].scheme
+    projection = exact({"projection": projection_on_trained_codes(scheme, details["trained_lengths"][1])})
     sizes = {key: len(part.labels) for key, part in rows.items()}
     collapse = results(RESULTS2 / "extrapolation/collapse.json")
     by_length = results(RESULTS2 / "extrapolation/accuracy_by_length.json")["schemes"]["sinusoidal"]["641"]
@@ -216,12 +219,9 @@ def facts_of_sorting(models: dict[str, tuple[dict, torch.nn.Module]]) -> dict:
     return {"committed": committed, "rounded": again, "sets": sizes, "waves": waves} | projection
 
 
-def projection_on_trained_codes(scheme: torch.nn.Module, trained: int = 16, energy: float = 0.999) -> Tensor:
-    """[d, d] onto the fewest directions that hold this share of the codes of the trained positions"""
-    codes = scheme.code(torch.arange(trained, dtype=torch.double))
-    _, sizes, directions = torch.linalg.svd(codes, full_matrices=False)
-    held = sizes.square().cumsum(0) / sizes.square().sum()
-    directions = directions[: int((held < energy).sum()) + 1]
+def projection_on_trained_codes(scheme: torch.nn.Module, trained: int) -> Tensor:
+    """[d, d] onto the directions of the codes of the trained positions (see problem2/analysis/collapse.py)"""
+    directions = trained_directions(scheme.code(torch.arange(trained, dtype=torch.double)))
     return directions.T @ directions
 
 

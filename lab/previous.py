@@ -28,7 +28,7 @@ def make_room(folder: Path) -> None:
         shutil.rmtree(copied, ignore_errors=True)  # of a process that was killed here
         copied.mkdir()
         for name in FINISHED:
-            if (folder / name).exists():
+            if (folder / name).is_file():  # a device would be copied for ever
                 shutil.copy(folder / name, copied / name)
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(copied, previous)

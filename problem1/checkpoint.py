@@ -24,7 +24,7 @@ def build(settings: dict) -> Seq2SeqTransformer:
         num_decoder_layers=settings["num_layers"],
         d_ff=settings["d_ff"],
         dropout=settings["dropout"],
-        max_len=2 * settings["num_digits"] + 2,
+        max_len=2 * settings["num_digits"] + 1,  # the question; the answer is not longer
     )
 
 

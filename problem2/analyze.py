@@ -1,7 +1,7 @@
 """What do the trained schemes do, and why do they fail? Findings, figures and numbers in results/extrapolation/.
 
 python problem2/analyze.py                                  # every scheme that has been trained
-python problem2/analyze.py --test-lengths 32 128 2048       # other lengths; missing test sets are generated
+python problem2/analyze.py --test-lengths 32 2048 --output-dir try  # other lengths; missing test sets are generated
 python problem2/analyze.py --sequence 3 15 41 27            # only this: what each scheme predicts for a sequence
 """
 

@@ -23,5 +23,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[SortingC
     settings = content["settings"]
     if settings.get("pooling", "mean") != "mean" or settings.get("causal"):
         raise UserError(f"{path} holds a model of beyond/schemes, which is built otherwise: load it there.")
+    if not isinstance(settings.get("seed"), int):
+        raise UserError(f"{path} does not say which seed it was trained with: {checkpoint.HINT}")
     model = checkpoint.rebuild(build, content, path)
     return model.to(device).eval(), settings

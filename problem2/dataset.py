@@ -92,7 +92,7 @@ def score_without_padding(model, rows: Rows) -> tuple[Tensor, Tensor]:
     return score(model, Rows(rows.sequences[:, filled], rows.labels))
 
 
-def by_length(rows: Rows, batch_size: int, generator: torch.Generator) -> Rows:
+def batches_of_one_length(rows: Rows, batch_size: int, generator: torch.Generator) -> Rows:
     """The same rows in another order: each batch has rows of nearly one length, so that there is hardly any padding to
     compute, and batches come in random order. The rows left over, fewer than a batch, come last, of any length.
 
@@ -248,7 +248,10 @@ def load_or_generate(data_dir: Path = DEFAULT) -> dict[str, Rows]:
 
 
 def load_test_set(data_dir: Path, kind: str, length: int) -> Rows:
-    """The test set of one length, generated first if it is missing; kind is "extrapolation" or "adjacent"."""
+    """The test set of one length; kind is "extrapolation" or "adjacent".
+
+    One that is missing is generated first, with the default seed: test sets do not depend on the training rows.
+    """
     path = Path(data_dir) / kind / f"test_len_{length}.json"
     if not path.exists():
         generate_data.write_rows(path, generate_data.test_set(kind, length))

@@ -1,4 +1,5 @@
-"""A transformer encoder that reads a sequence and says whether it is sorted. It knows no numbers, only tokens.
+"""A transformer encoder that reads a sequence and says whether it is sorted. Numbers are
+tokens to it: their order is to be learned, though close values start with close embeddings.
 
     tokens [B, T] -> embeddings -> layers of attention and feed-forward -> logits of each position -> pooled [B, 2]
 

@@ -78,7 +78,7 @@ class SinusoidalPositionalEncoding(PositionScheme):
 
 
 def frequencies(size: int, device=None) -> Tensor:
-    """[ceil(size / 2)] radians a position turns each pair of dimensions by: 1 … 1/10000"""
+    """[ceil(size / 2)] radians a position turns each pair of dimensions by: from 1 down towards 1/10000"""
     return torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10_000.0) / size))
 
 
@@ -154,10 +154,10 @@ class AlibiPositionalEncoding(PositionScheme):
 
 class T5PositionalEncoding(PositionScheme):
     """A trained bias for each head and bucket of j - i (Raffel et al. 2020): 16 buckets a side, one for each of the
-    distances 0 … 7, the others growing with the logarithm up to 128.
+    distances 0 … 7, the others growing with the logarithm of the distance.
 
-    Beyond: 128 and everything farther share the last bucket. A bucket that no training sequence reached keeps its
-    random start.
+    Beyond: distances from 91 on share the last bucket. A bucket that no training sequence reached keeps its random
+    direction; weight decay only shrinks it.
     """
 
     BUCKETS = 32

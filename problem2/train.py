@@ -75,7 +75,7 @@ def make_task(rows: dict[str, Rows], batch_size: int) -> Task:
     """The course's rows, hard ones drawn more often, augmented, in batches of nearly one length."""
 
     def augment(rows: Rows, generator: torch.Generator) -> Rows:
-        return dataset.by_length(dataset.augment(rows, generator), batch_size, generator)
+        return dataset.batches_of_one_length(dataset.augment(rows, generator), batch_size, generator)
 
     return Task(
         KIND,

@@ -20,7 +20,7 @@ from lab.files import UserError, write_bytes
 from lab.settings import parse, run, setting
 
 REPORT = ROOT / "report/report.typ"
-COMPANION = ROOT / "beyond/beyond.typ"  # what the homework does not ask for; the report is handed out without it, too
+COMPANION = ROOT / "beyond/beyond.typ"  # what the homework does not ask for
 
 
 @dataclass(frozen=True)

@@ -2101,6 +2101,14 @@ def never_calls_model(file: str, function: str) -> bool:
     return False
 
 
+def make_importable(here: Path, top: Path) -> None:
+    """Let the code in `here` find its neighbours, also as `from src.attention …` where there is no folder src."""
+    sys.path[:0] = [str(here), str(here.parent), str(top)]
+    if not (here / "src").exists() and not (here.parent / "src").exists():
+        sys.modules["src"] = types.ModuleType("src")
+        sys.modules["src"].__path__ = [str(here)]
+
+
 def probe_main(root: str, folder: str, names: list[str]) -> None:
     """In the process of its own: run the probes and write what they have seen to what was the standard output."""
     channel = os.fdopen(os.dup(1), "wb")
@@ -2121,10 +2129,7 @@ def probe_main(root: str, folder: str, names: list[str]) -> None:
     scratch.mkdir(exist_ok=True)
     tempfile.tempdir = str(scratch)
     os.chdir(here)
-    sys.path[:0] = [str(here), str(here.parent), str(top)]
-    if not (here / "src").exists() and not (here.parent / "src").exists():
-        sys.modules["src"] = types.ModuleType("src")
-        sys.modules["src"].__path__ = [str(here)]
+    make_importable(here, top)
     limit(top.parent)
     run_probes(Code(here, scratch, say), names)
 

@@ -218,9 +218,9 @@ def wrong_share(batch: Batch, replaced: dict) -> float:
 def critical_heads(model, test: Sums) -> dict[str, float]:
     """The share of the test sums lost without each head (zero ablation), where it is CRITICAL or more."""
     runner = InterventionRunner(model, test)
-    before = runner.evaluate()[0].all(1)
+    before = runner.right_and_loss()[0].all(1)
     lost = {}
     for head in heads(model):
-        after = runner.evaluate({head.name: zero})[0].all(1)
+        after = runner.right_and_loss({head.name: zero})[0].all(1)
         lost[head.short] = (int(before.sum()) - int(after.sum())) / len(test)
     return {name: share for name, share in lost.items() if share >= CRITICAL}

@@ -5,8 +5,8 @@ zero   The output is set to 0. All that the head contributes is gone, also what 
 mean   The output is set to its mean over the test rows, at each position. All that depends on the sum is gone,
        what depends on the position alone stays. Question: is anything this head computes from the sum needed?
 
-A head that is needed under zero but not under mean does not compute from the sum: it gives a constant or a position
-signal. Whole attention modules, whole layers of attention and feed-forward layers are ablated in the same two ways.
+Of a head that is needed under zero but not under mean, the mean is needed, and nothing that it computes from the sum.
+Whole attention modules, whole layers of attention and feed-forward layers are ablated in the same two ways.
 """
 
 from pathlib import Path
@@ -61,7 +61,7 @@ def ablations(context: Context) -> dict[str, dict[str, Intervention]]:
 def measure(context: Context, parts: dict[str, list[str]]) -> tuple[dict, dict]:
     """Each part ablated alone, in both ways: accuracy overall, by carry and by output digit. (baseline, by part)"""
     classes = carry_classes(context.rows["test"])
-    correct, loss = context.test.evaluate()
+    correct, loss = context.test.right_and_loss()
     baseline = shares(correct, loss, classes)
     interventions = ablations(context)
     by_part = {part: {} for part in parts}
@@ -69,7 +69,7 @@ def measure(context: Context, parts: dict[str, list[str]]) -> tuple[dict, dict]:
     lost = []  # for each entry, row by row: 1 if ablation makes the row wrong, -1 if it makes it right
     for part, names in tqdm(parts.items(), desc="ablating", leave=False, disable=None):
         for kind in KINDS:
-            without, loss = context.test.evaluate({name: interventions[kind][name] for name in names})
+            without, loss = context.test.right_and_loss({name: interventions[kind][name] for name in names})
             entry = shares(without, loss, classes)
             entry["drop"] = baseline["accuracy"] - entry["accuracy"]
             entry["loss_increase"] = loss - baseline["loss"]
@@ -126,7 +126,7 @@ def ranking_text(results: dict) -> str:
         lines += [
             "",
             f"{NEEDED}: what it computes from the sum is needed.",
-            f"{MEAN_SUFFICES}: it gives a constant or a position signal.",
+            f"{MEAN_SUFFICES}: its mean is needed, nothing that it computes from the sum.",
             f"{NOT_NEEDED}: it does nothing, or other heads can stand in for it.",
             harmless(results),
             "How many can be removed together is another question: see pruning_curve.json.",
@@ -186,9 +186,9 @@ def draw_importance(results: dict, path: Path, caption: str) -> None:
     everywhere = [0, 5, *drops["zero"], *drops["mean"]]  # an axis that is there even if no head is drawn
     axes.set_xlim(min(everywhere), 1.05 * max(everywhere))
     axes.set_xlabel("exact match lost (points)")
-    needed = sum(reading(entry) != NOT_NEEDED for entry in heads.values())
+    critical = sum(reading(entry) != NOT_NEEDED for entry in heads.values())
     if results["meaningful"]:
-        figure.suptitle(f"{needed} of {len(heads)} heads cost a point or more")
+        figure.suptitle(f"{critical} of {len(heads)} heads cost a point or more")
     axes.legend(loc="lower right")
     save(figure, path, caption, vector=True)
 

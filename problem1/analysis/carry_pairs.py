@@ -64,7 +64,9 @@ def make_group(num_digits: int, target: int, nines: int, count: int, seed: int =
     A pair may be drawn twice: of short operands there are only few, and drawing must come to an end.
     """
     generator = torch.Generator().manual_seed(seed * 1_000 + target * 10 + nines)
-    source = target + nines  # operand columns and answer positions: column c adds up to position c + 1
+    # Column c carries into position c of the answer, which has a first digit more. So a carry that is born in column
+    # `source` and handed on by `nines` columns above it arrives at position `target`.
+    source = target + nines
     wanted = torch.zeros(num_digits, dtype=torch.bool)
     wanted[target : source + 1] = True
     lowest = int(source == 0)  # a first digit is never 0

@@ -39,7 +39,7 @@ class Context:
     @cached_property
     def correct(self) -> Tensor:
         """[N, T] which digits of the test rows are right"""
-        return self.test.evaluate()[0]
+        return self.test.right_and_loss()[0]
 
     @cached_property
     def accuracy(self) -> float:

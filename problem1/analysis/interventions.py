@@ -76,7 +76,7 @@ class InterventionRunner:
                 logits.append(self.model.decode(inputs, memory).cpu())
         return torch.cat(logits)
 
-    def evaluate(self, interventions: dict[str, Intervention] | None = None) -> tuple[Tensor, float]:
+    def right_and_loss(self, interventions: dict[str, Intervention] | None = None) -> tuple[Tensor, float]:
         """Which digits are right, given right ones before them [N, T], and the mean loss.
 
         A row is right as a whole exactly when greedy decoding would write it (see `score` in dataset.py): that

@@ -81,7 +81,7 @@ def make_experiment(model, group: Group) -> Experiment | None:
     pairs = group.clean_and_corrupted()
     usable = torch.ones(len(group.without), dtype=torch.bool)
     for sums in pairs:
-        right, _ = InterventionRunner(model, sums, len(sums)).evaluate()
+        right, _ = InterventionRunner(model, sums, len(sums)).right_and_loss()
         usable &= right[:, group.target]
     if usable.sum() < FEWEST:
         return None
@@ -134,8 +134,8 @@ def find_carrying(heads: list[str], groups: list[dict]) -> list[str]:
 def control(model, group: Group, heads: list[str]) -> dict:
     """How often the digit changes when the outputs come from a sum with another digit, but no other carry."""
     run, other = (InterventionRunner(model, sums, len(sums)) for sums in (group.without, group.control))
-    before = run.evaluate()[0][:, group.target]
-    after = run.evaluate({head: replace(other.recorded.outputs[head]) for head in heads})[0][:, group.target]
+    before = run.right_and_loss()[0][:, group.target]
+    after = run.right_and_loss({head: replace(other.recorded.outputs[head]) for head in heads})[0][:, group.target]
     return proportion(~after[before])
 
 

@@ -54,7 +54,7 @@ def greedy_order(runner: InterventionRunner, heads: list[str]) -> list[str]:
     for _ in tqdm(heads, desc="pruning", unit="head", leave=False, disable=None):
         # By name, so "decoder…" comes first: these candidates share the encoder's result (see InterventionRunner).
         left = sorted(set(heads) - set(removed))
-        losses = {head: runner.evaluate(dict.fromkeys([*removed, head], zero))[1] for head in left}
+        losses = {head: runner.right_and_loss(dict.fromkeys([*removed, head], zero))[1] for head in left}
         removed.append(min(losses, key=losses.get))
     return removed
 
@@ -62,7 +62,7 @@ def greedy_order(runner: InterventionRunner, heads: list[str]) -> list[str]:
 def along(runner: InterventionRunner, order: list[str]) -> list[dict]:
     """Exact match after each removal of `order`, from no head removed to all of them."""
     counts = range(len(order) + 1)
-    return [proportion(runner.evaluate(dict.fromkeys(order[:count], zero))[0].all(1)) for count in counts]
+    return [proportion(runner.right_and_loss(dict.fromkeys(order[:count], zero))[0].all(1)) for count in counts]
 
 
 def measure(context: Context, ablation: dict) -> dict:
@@ -75,15 +75,14 @@ def measure(context: Context, ablation: dict) -> dict:
     order = greedy_order(choosing, heads)
     curves = {
         "greedy": {"order": order, "exact_match": along(context.test, order)},
-        "all_harmless": proportion(context.test.evaluate(dict.fromkeys(harmless, zero))[0].all(1)),
+        "all_harmless": proportion(context.test.right_and_loss(dict.fromkeys(harmless, zero))[0].all(1)),
         "random": [[point["share"] for point in along(sample, draw)] for draw in draws],
     }
     return {
         "question": "exact match on the test rows after each removal of a head; removed heads stay removed",
-        "rows": {"measured_on_test": len(context.correct)},
         "heads": len(heads),
-        "curves": {"zero": curves},
-        "prunable": {"zero": prunable(entries, curves)},
+        "curves": curves,
+        "prunable": prunable(entries, curves),
     }
 
 
@@ -95,7 +94,7 @@ def prunable(entries: dict, curves: dict) -> dict:
     def at(lost: float) -> dict:
         drops = [entry["drop"] for entry in entries.values()]
         return {
-            "alone": sum(drop < SMALL if lost == SMALL else drop <= lost for drop in drops),
+            "alone": sum(within(drop, lost) for drop in drops),
             "together": removable(greedy, lost),
             "random_harmless_median": statistics.median(removable(draw, lost) for draw in curves["random"]),
         }
@@ -112,10 +111,15 @@ def prunable(entries: dict, curves: dict) -> dict:
     }
 
 
+def within(drop: float, lost: float) -> bool:
+    """Whether less than `lost` is lost; if nothing may be lost, whether nothing is."""
+    return drop < lost or drop <= 0
+
+
 def removable(curve: list[float], lost: float) -> int:
-    """How many removals come before accuracy falls more than `lost` below its start for the first time."""
+    """How many removals come before too much accuracy is lost for the first time."""
     for count, share in enumerate(curve):
-        if share < curve[0] - lost:
+        if not within(curve[0] - share, lost):
             return count - 1
     return len(curve) - 1
 
@@ -180,9 +184,9 @@ def remove_and_fine_tune(context: Context, order: list[str]) -> dict:
         "question": "heads removed from the weights: exact match before and after a short fine-tuning",
         "removed": removed,
         "remaining": [head for head in context.heads if head not in removed],
-        "before": {"fresh": before},
-        "fine_tuning": {"steps": STEPS},
-        "after": {"fresh": exact_match(model, fresh)},
+        "before": before,
+        "steps": STEPS,
+        "after": exact_match(model, fresh),
     }
 
 
@@ -192,7 +196,7 @@ def remove_and_fine_tune(context: Context, order: list[str]) -> dict:
 def draw_curves(results: dict, path: Path, caption: str) -> None:
     """Exact match by number of heads removed."""
     figure, axes = plt.subplots(figsize=(HALF, 2.6))
-    curves = results["curves"]["zero"]
+    curves = results["curves"]
     points = 100 * np.array([point["share"] for point in curves["greedy"]["exact_match"]])
     low, high = 100 * np.array([point["interval_95"] for point in curves["greedy"]["exact_match"]]).T
     axes.plot(points, color=COLOURS[0], marker="o", markersize=3)
@@ -206,8 +210,8 @@ def draw_curves(results: dict, path: Path, caption: str) -> None:
     least = points[0] - 100 * SMALL
     axes.axhline(least, color="#777777", linewidth=0.8, linestyle=":")
     axes.text(len(points) - 1, least - 1, f"{least:.0f}% line", fontsize=7.5, ha="right", va="top", color="#555555")
-    alone = results["prunable"]["zero"]["alone"]
-    together = results["prunable"]["zero"]["together"]
+    alone = results["prunable"]["alone"]
+    together = results["prunable"]["together"]
     figure.suptitle(f"{alone} of {results['heads']} heads can go alone, {together} together")
     axes.set(xlabel=f"heads removed, of {results['heads']}", ylabel="exact match on test sums (%)", ylim=(-3, 103))
     save(figure, path, caption, vector=True)
@@ -218,25 +222,25 @@ def run(context: Context) -> dict:
     results = context.write("head_analysis/pruning_curve.json", measure(context, context.results["ablation"]))
     caption = "Random orders are of the heads that can go alone. Bands: 95% interval; 10 to 90% of the draws."
     draw_curves(results, context.output_dir / "head_analysis/pruning_curve.png", caption)
-    numbers = remove_and_fine_tune(context, results["curves"]["zero"]["greedy"]["order"])
+    numbers = remove_and_fine_tune(context, results["curves"]["greedy"]["order"])
     return results | {"pruned": context.write("head_analysis/pruned.json", numbers)}
 
 
 def findings(results: dict) -> str:
-    counts = results["prunable"]["zero"]
+    counts = results["prunable"]
     heads = results["heads"]
     pruned = results["pruned"]
-    before = pruned["before"]["fresh"]
-    after = pruned["after"]["fresh"]
+    before = pruned["before"]
+    after = pruned["after"]
     strict = counts["by_threshold"]
     lines = [
         f"losing less than a point: {counts['alone']} of {heads} heads one at a time, {counts['together']} together",
-        f"losing at most 0.1 point: {strict['tenth_of_a_point']['together']} together, without an error: "
+        f"losing less than 0.1 point: {strict['tenth_of_a_point']['together']} together, without an error: "
         f"{strict['no_error']['together']}; taken at random among the {counts['alone']}: "
         f"{counts['together_random_harmless_median']:g}",
         f"without all {counts['alone']} at once {counts['exact_match_without_all_of_those']:.1%} of the sums are right",
         f"{len(pruned['removed'])} heads removed from the weights: {before['errors']:,} errors in {before['n']:,} new "
-        f"sums, {after['errors']:,} after {pruned['fine_tuning']['steps']} more steps of training (pruned.json)",
+        f"sums, {after['errors']:,} after {pruned['steps']} more steps of training (pruned.json)",
         f"left then: {', '.join(map(short_name, pruned['remaining']))}",
     ]
     return "\n".join(lines)

@@ -25,7 +25,8 @@ def carry_classes(sums: Sums) -> Tensor:
     """[N] index into CARRY_CLASSES; a chain is two or more neighbouring columns that carry."""
     carry = carries(sums)
     number = carry.sum(1)
-    return torch.where(longest_chain(carry) > 1, 3, number.clamp(max=2))
+    chain = len(CARRY_CLASSES) - 1  # the last class
+    return torch.where(longest_chain(carry) > 1, chain, number.clamp(max=2))
 
 
 def operand_texts(sums: Sums, row: int) -> tuple[str, str]:

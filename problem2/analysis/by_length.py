@@ -89,7 +89,7 @@ def findings(results: dict) -> str:
         lines.append(f"{name}: below {results['works']:.0%} at length {', '.join(said)}")
     fewest = min(len(by_seed) for by_seed in results["schemes"].values())
     if fewest == 1:
-        lines.append("One seed only: train.py --seed 642 --output-dir problem2/results/seeds/642 adds another.")
+        lines.append("One seed only. Another: train.py --seed 642, with seeds/642 in these results as --output-dir.")
     return "\n".join(lines)
 
 

@@ -35,13 +35,13 @@ def train_epoch(model, dataloader, criterion, optimizer, device):
     A batch is {"input": source tokens [B, S], "target": answers [B, T]}. While the model predicts the answer it reads
     dataset.START and then the answer's digits up to the one before.
 
-    Returns the mean loss and the mean accuracy of the batches.
+    Returns the mean loss of the batches and the share of answers that were right as a whole.
     """
     raise NotImplementedError
 
 
 def evaluate(model, dataloader, criterion, device):
-    """The same without steps, gradients and dropout. Returns the mean loss and the mean accuracy of the batches."""
+    """The same without steps, gradients and dropout."""
     raise NotImplementedError
 
 

@@ -248,7 +248,7 @@ def test_changed_position_codes(javascript, models, monkeypatch):
     true, squeezed = model.scheme.code(positions), model.scheme.code(positions * 15 / (T - 1))
     some = true.clone()
     some[:, 2:8] = squeezed[:, 2:8]  # waves 1 to 3, a sine and a cosine each
-    projection = build.projection_on_trained_codes(model.scheme)
+    projection = build.projection_on_trained_codes(model.scheme, 16)
     assert torch.linalg.matrix_rank(projection) == 7
     changes = [({"squeezed": [1, 2, 3]}, some), ({"projection": projection.flatten().tolist()}, true @ projection)]
     for change, codes in changes:

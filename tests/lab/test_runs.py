@@ -31,6 +31,15 @@ def test_a_finished_run_is_kept_once_the_new_one_has_an_epoch(tmp_path, capsys):
     assert (tmp_path / "previous/training_log.json").exists() and not (tmp_path / "training_log.json").exists()
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="/dev/zero, which never ends, is not there")
+def test_a_device_in_the_place_of_a_log_is_not_copied(tmp_path):
+    run(tmp_path)
+    (tmp_path / "training_log.json").unlink()
+    (tmp_path / "training_log.json").symlink_to("/dev/zero")
+    run(tmp_path)
+    assert (tmp_path / "training_log.json").is_file() and (tmp_path / "previous/best_model.pth").is_file()
+
+
 class Killed(BaseException):
     """Stands for SIGKILL: nothing catches it."""
 

@@ -135,7 +135,7 @@ def test_ablation_results_equal_those_of_an_independent_implementation(tmp_path)
 class HalfRight:
     """Right on every other row, whatever head "useless" does; without "useful", on a quarter of the rows less."""
 
-    def evaluate(self, interventions=()):
+    def right_and_loss(self, interventions=()):
         row = torch.arange(400)
         right = (row % 2 == 0) & (("useful" not in interventions) | (row % 8 < 4))
         return right.unsqueeze(1).expand(-1, 3), 1.0
@@ -161,7 +161,7 @@ class TwoThatStandInForEachOther:
 
     sums = range(10)
 
-    def evaluate(self, interventions):
+    def right_and_loss(self, interventions):
         broken = "d" in interventions or {"a", "b"} <= set(interventions)
         return torch.full((10, 2), not broken), float(broken) + sum(
             {"a": 0.1, "b": 0.2, "c": 0.3}.get(head, 0) for head in interventions
@@ -184,6 +184,7 @@ def test_heads_that_can_go_alone_but_not_together_are_told_apart():
     assert (found["alone"], found["together"]) == (3, 2)
     assert (found["alone_share"], found["together_share"]) == (0.75, 0.5)
     assert found["exact_match_without_all_of_those"] == 0.0 and found["together_random_harmless_median"] == 1.5
+    assert pruning.removable([1.0, 0.9, 0.5], 0.5) == 1 and not pruning.within(0.5, 0.5)  # less than that, as alone
     medians = {name: entry["random_harmless_median"] for name, entry in found["by_threshold"].items()}
     assert medians == {"one_point": 1.5, "tenth_of_a_point": 1, "no_error": 0}
 

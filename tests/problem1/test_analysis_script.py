@@ -109,7 +109,7 @@ def test_everything_that_is_promised_is_written_and_hangs_together(data, tmp_pat
     accuracy = (written == test.targets).all(1).double().mean().item()
     assert results["baseline"]["accuracy"] == pytest.approx(accuracy)
     curves = read(out, "head_analysis/pruning_curve.json")["curves"]
-    greedy = curves["zero"]["greedy"]
+    greedy = curves["greedy"]
     assert greedy["exact_match"][0]["share"] == pytest.approx(accuracy) and len(greedy["exact_match"]) == len(heads) + 1
     assert greedy["exact_match"][1]["share"] == pytest.approx(results["heads"][greedy["order"][0]]["zero"]["accuracy"])
     pruned = read(out, "head_analysis/pruned.json")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from lab.files import UserError
 from problem2.analysis import by_length, collapse
 from problem2.analysis.collapse import EXPERIMENTS, OverSeeds, as_text, bands, codes_of
 from problem2.analysis.evaluation import balanced_rows
@@ -175,3 +176,8 @@ def test_other_seeds_of_the_same_training_are_found_and_others_left_out(tmp_path
         )
     assert [*load_models(tmp_path, "cpu")["none"]] == [641, 7]
     assert "seeds/8/none/best_model.pth was trained with other settings" in capsys.readouterr().out
+    for seed in ([641], None):
+        content = {"kind": KIND, "settings": settings | {"seed": seed}, "epoch": 1, "model": weights}
+        checkpoint.save(tmp_path / "none/best_model.pth", content)
+        with pytest.raises(UserError, match="which seed"):
+            load_models(tmp_path, "cpu")

@@ -174,7 +174,7 @@ def test_rows_are_drawn_by_class_alike_and_unsorted_ones_by_how_few_inversions_t
 @settings(max_examples=60, deadline=None)
 def test_batches_by_length_hold_the_same_rows(lists, batch_size, seed):
     rows = dataset.to_rows(lists)
-    ordered, labels = dataset.by_length(rows, batch_size, torch.Generator().manual_seed(seed))
+    ordered, labels = dataset.batches_of_one_length(rows, batch_size, torch.Generator().manual_seed(seed))
     assert sorted(ordered.tolist()) == sorted(rows.sequences.tolist())
     assert torch.equal(labels, dataset.label(ordered))
     full = len(lists) // batch_size
@@ -191,7 +191,7 @@ def some_rows(count: int) -> dataset.Rows:
 
 def test_batches_by_length_come_in_random_order_and_rows_left_over_last():
     rows = some_rows(66)
-    orders = [dataset.by_length(rows, 4, torch.Generator().manual_seed(seed))[0] for seed in (0, 1)]
+    orders = [dataset.batches_of_one_length(rows, 4, torch.Generator().manual_seed(seed))[0] for seed in (0, 1)]
     assert all(torch.equal(order[-2:], rows.sequences[-2:]) for order in orders)
     assert len({str((order != PAD).sum(1).tolist()) for order in orders}) == 2
 

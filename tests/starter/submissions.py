@@ -36,14 +36,14 @@ def inside(place: Path):
     """The student's modules in this process: found while the context lasts, and forgotten after it."""
     before = os.getcwd(), [*sys.path], {*sys.modules}
     os.chdir(place)
-    sys.path[:0] = [str(place), str(place.parent)]
+    check.make_importable(place, place.parent)
     try:
         yield
     finally:
         os.chdir(before[0])
         sys.path[:] = before[1]
         for name in {*sys.modules} - before[2]:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(place.parent)):
+            if name == "src" or str(getattr(sys.modules[name], "__file__", "")).startswith(str(place.parent)):
                 del sys.modules[name]
 
 

@@ -107,7 +107,7 @@ VARIANTS = {
         (TRAIN, "dataloader, criterion, optimizer, device):", "dataloader, optimizer, device, pad_idx=PAD):"),
         (TRAIN, "dataloader, criterion, device):", "dataloader, device, pad_idx=PAD):"),
         (TRAIN, "criterion(", "torch.nn.functional.cross_entropy("),
-        (TRAIN, "return total_loss / batches, total_accuracy / batches", "return total_loss / batches, 1.0, total_accuracy / batches"),
+        (TRAIN, "return total_loss / len(dataloader), right / rows", "return total_loss / len(dataloader), 1.0, right / rows"),
     ],
     "loaders that all shuffle": [("problem1/dataset.py", 'shuffle=name == "train"', "shuffle=True")],
     "loaders that cannot read our files": [("problem1/dataset.py", 'f"{name}.json"', 'f"{name}.jsonl"')],

@@ -92,7 +92,7 @@ def test_ablation_by_axis_leaves_the_model_as_it_was_and_columns_equal_zeroed_he
     found = mistakes.ablation_by_axis(model, sums)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     runner = InterventionRunner(model, sums)
-    shares = [runner.evaluate({head: zero})[0].all(1).double().mean().item() for head in head_names(model)]
+    shares = [runner.right_and_loss({head: zero})[0].all(1).double().mean().item() for head in head_names(model)]
     assert found["largest_drop"]["columns"] == pytest.approx(1 - min(shares))
     assert found["prunable"]["columns"] == sum(share > 1 - mistakes.SMALL for share in shares)
     assert found["prunable"]["rows"] != found["prunable"]["columns"] and found["heads"] == len(shares) == 24

@@ -24,7 +24,7 @@ def predict(model, inputs, targets):
 
 def train_epoch(model, dataloader, criterion, optimizer, device):
     model.train()
-    total_loss, total_accuracy, batches = 0.0, 0.0, 0
+    total_loss, right, rows = 0.0, 0.0, 0
     for batch in dataloader:
         inputs, targets = batch["input"].to(device), batch["target"].to(device)
         optimizer.zero_grad()
@@ -33,20 +33,22 @@ def train_epoch(model, dataloader, criterion, optimizer, device):
         loss.backward()
         optimizer.step()
         total_loss += loss.item()
-        total_accuracy += compute_accuracy(outputs, targets)
-        batches += 1
-    return total_loss / batches, total_accuracy / batches
+        accuracy = compute_accuracy(outputs, targets)
+        right += accuracy * len(targets)
+        rows += len(targets)
+    return total_loss / len(dataloader), right / rows
 
 
 @torch.no_grad()
 def evaluate(model, dataloader, criterion, device):
     model.eval()
-    total_loss, total_accuracy, batches = 0.0, 0.0, 0
+    total_loss, right, rows = 0.0, 0.0, 0
     for batch in dataloader:
         inputs, targets = batch["input"].to(device), batch["target"].to(device)
         logits = predict(model, inputs, targets)
         loss = criterion(logits.reshape(-1, logits.size(-1)), targets.reshape(-1))
         total_loss += loss.item()
-        total_accuracy += compute_accuracy(logits, targets)
-        batches += 1
-    return total_loss / batches, total_accuracy / batches
+        accuracy = compute_accuracy(logits, targets)
+        right += accuracy * len(targets)
+        rows += len(targets)
+    return total_loss / len(dataloader), right / rows
