@@ -41,6 +41,7 @@ import json
 import math
 import os
 import queue
+import re
 import runpy
 import shutil
 import signal
@@ -677,7 +678,7 @@ def added(module, length: int, width: int) -> torch.Tensor:
 @check("model.position", "PositionalEncoding adds the formula's sines and cosines")
 def _(code):
     module = with_names(code.model.PositionalEncoding, {"d_model": 16, "max_len": 40, "dropout": 0.0}).eval()
-    return added(module, 24, 16), sum(parameter.numel() for parameter in module.parameters())
+    return added(module, 24, 16), sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 @judge
@@ -1052,7 +1053,7 @@ def _(code):
     silent = [
         name
         for name, parameter in model.named_parameters()
-        if parameter.grad is None or (parameter.ndim > 1 and not parameter.grad.any())
+        if parameter.requires_grad and (parameter.grad is None or (parameter.ndim > 1 and not parameter.grad.any()))
     ]
     return {"sizes": sizes, "silent": silent}
 
@@ -1253,6 +1254,46 @@ def call(function, model, loader, optimizer=None):
     return function(**arguments)
 
 
+def repeater(model: nn.Module, forward, given: dict):
+    """A function that makes this very call again, some of its arguments changed: in eval mode, without gradients."""
+
+    def again(**changed) -> torch.Tensor:
+        mode = model.training
+        model.eval()
+        with torch.no_grad():
+            logits = first(forward(model, **(given | changed)))
+        model.train(mode)
+        return logits
+
+    return again
+
+
+def sees_ahead(call: dict) -> bool:
+    """Whether the first logits of a call of the seq2seq model, with its masks, change with the decoder's last token."""
+    name = call["names"][1]
+    tokens = call["inputs"][1]
+    if tokens.ndim != 2 or tokens.shape[1] < 2 or tokens.is_floating_point():
+        return False
+    other = tokens.clone()
+    other[:, -1] = (other[:, -1] + 3) % 10
+    return not same(call["again"]()[:, 0], call["again"](**{name: other})[:, 0])
+
+
+def shows_padding(call: dict) -> bool:
+    """Whether the mask (or the lengths) that a call of the classifier was given hides something else than padding."""
+    if len(call["parameters"]) < 2:
+        return False
+    name = call["parameters"][1]
+    real = call["inputs"][0] != 100
+    right = real.sum(1) if "len" in name else real.float()
+    given = call["inputs"][1] if len(call["inputs"]) > 1 else None
+    if given is not None:
+        if given.numel() != right.numel():
+            return False
+        right = right.reshape(given.shape).to(given.dtype)
+    return not same(call["again"](), call["again"](**{name: right}), 1e-3)
+
+
 @contextlib.contextmanager
 def watch(class_name: str, instead=None):
     """Note each call of a model of this class: its arguments, its logits (with gradients), its mode.
@@ -1275,11 +1316,13 @@ def watch(class_name: str, instead=None):
             logits = first(output)
             if logits.requires_grad:
                 logits.retain_grad()
-            tensors = [value for value in named.values() if torch.is_tensor(value)]
-            calls.append({"inputs": tensors[:2], "logits": logits, "training": self.training})
+            tensors = {name: value for name, value in named.items() if torch.is_tensor(value)}
+            inputs = [*tensors.values()][:2]
+            call = {"inputs": inputs, "names": [*tensors], "logits": logits, "training": self.training}
+            calls.append(call | {"parameters": names, "again": repeater(self, original, named)})
             if instead is None or (torch.is_grad_enabled() and logits.requires_grad and self.training):
                 return output
-            changed = instead(tensors[:2], logits)
+            changed = instead(inputs, logits)
             return (changed, *output[1:]) if isinstance(output, tuple) else changed
 
         forward.__wrapped__ = original
@@ -1330,13 +1373,21 @@ def run_script(code, data: Path, *more: str) -> dict:
     return {"log": json.loads(logs[0].read_text()) if logs else {}, "steps": len(steps)}
 
 
+def calm(model: nn.Module) -> nn.Module:
+    """Without dropout, whatever its default is: a gradient is then that of its batch."""
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    return model
+
+
 def train_once(code) -> dict:
     """One epoch on two batches; what the model was given, and the gradient at its logits."""
     if "trained" in code.cache:
         return code.cache["trained"]
     torch.manual_seed(0)
     if has_functions(code):
-        model = build_model(code)
+        model = calm(build_model(code)).eval()
         optimizer = Optimizer(model)
         alone = Optimizer(model)
         with watch("Seq2SeqTransformer") as calls:
@@ -1353,6 +1404,7 @@ def train_once(code) -> dict:
     code.cache["trained"] = seen | {
         "modes": [one["training"] for one in kept],
         "calls": [(*one["inputs"], one["logits"].grad) for one in kept],
+        "ahead": any(map(sees_ahead, kept)),
     }
     return code.cache["trained"]
 
@@ -1482,7 +1534,7 @@ def judge_accuracies(seen: dict, what: str) -> None:
 
 @check("training.loss", "the loss sees every digit of the answer, and none is given away", "model.logits")
 def _(code):
-    return loss_sees(train_once(code)["calls"])
+    return loss_sees(train_once(code)["calls"]) | {"ahead": train_once(code)["ahead"]}
 
 
 @judge
@@ -1513,11 +1565,16 @@ def _(seen):
             f"The decoder reads the {names[seen['given away'][0]]} digit before or while it has to predict it: it can "
             "copy. Its input at a position is what comes before: [START, t1, t2, t3] for [t1, t2, t3, t4]."
         )
+    if seen["ahead"]:
+        raise Wrong(
+            "While it predicts a digit the decoder sees the digits after it, among them the one it should predict: it "
+            "can copy. Give the model a causal tgt_mask (create_causal_mask) in train_epoch."
+        )
 
 
 @check("training.step", "each batch makes one step, with this batch's gradient alone, in training mode", "model.logits")
 def _(code):
-    return {name: value for name, value in train_once(code).items() if name != "calls"}
+    return {name: value for name, value in train_once(code).items() if name not in ("calls", "ahead")}
 
 
 @judge
@@ -1584,13 +1641,14 @@ def evaluate_as(code, kind: str) -> float:
             log = run_script(code, write_data(code, json_of_sums(PAIRS), json_of_sums(PAIRS)))["log"]
             accuracy = float(log["val_acc"][-1])
     code.cache["evaluation modes"] = [c["training"] for c in calls if not c["logits"].requires_grad]
+    code.cache["evaluation ahead"] = any(map(sees_ahead, calls))
     return accuracy
 
 
 @check("training.evaluate", "evaluate notices a wrong first digit, and switches dropout off", "model.logits")
 def _(code):
     accuracies = {kind: evaluate_as(code, kind) for kind in ("right", "half", "first", "last")}
-    return accuracies | {"modes": code.cache["evaluation modes"]}
+    return accuracies | {"modes": code.cache["evaluation modes"], "ahead": code.cache["evaluation ahead"]}
 
 
 @judge
@@ -1619,6 +1677,11 @@ def _(seen):
         raise Wrong(
             f"For a model with a wrong digit late in each answer evaluate finds an accuracy of {seen['last']:.3g}; no "
             "answer is right. An answer counts if all its digits are right."
+        )
+    if seen["ahead"]:
+        raise Wrong(
+            "While it predicts a digit the decoder sees the digits after it: what evaluate finds is not what greedy "
+            "decoding gives. Give the model a causal tgt_mask (create_causal_mask)."
         )
     if abs(seen["half"] - 0.5) > 1e-3:
         raise Wrong(f"4 of 8 answers are right, and evaluate finds {seen['half']:.3g}.")
@@ -1701,7 +1764,7 @@ def _(seen):
 @check("encodings.sinusoidal", "the sinusoidal codes are the formula's, and fixed", "encodings.one_code")
 def _(code):
     module = encoding(code, "SinusoidalPositionalEncoding")
-    return added(module, 20, 16), sum(parameter.numel() for parameter in module.parameters())
+    return added(module, 20, 16), sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 @judge
@@ -1784,7 +1847,7 @@ def _(seen):
 @check("encodings.none", "NoPositionalEncoding returns x")
 def _(code):
     module = encoding(code, "NoPositionalEncoding")
-    return first(module(random(2, 9, 16, seed=7))), sum(parameter.numel() for parameter in module.parameters())
+    return first(module(random(2, 9, 16, seed=7))), sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 @judge
@@ -1800,7 +1863,7 @@ def _(code):
     seen = {}
     for name in ("sinusoidal", "learned", "none"):
         module = make(name, 16, 20).eval()
-        seen[name] = [added(module, 9, 16), sum(p.numel() for p in module.parameters())]
+        seen[name] = [added(module, 9, 16), sum(p.numel() for p in module.parameters() if p.requires_grad)]
     seen["unknown"] = attempt(lambda: type(make("no such name", 16, 20)).__name__)
     return seen
 
@@ -1946,15 +2009,15 @@ def _(code):
         import_leniently("train")  # so that the model's class is there to be watched
         with watch("SortingClassifier") as calls:
             ran = run_script(code, write_data(code, data, data), "--encoding", "none")
+        calls = [one for one in calls if one["logits"].requires_grad]
         return {
             "steps": ran["steps"],
             "expected": 2,
-            "modes": [c["training"] for c in calls if c["logits"].requires_grad],
+            "modes": [one["training"] for one in calls],
+            "shows padding": any(map(shows_padding, calls)),
         }
-    tokens = torch.tensor([row["sequence"] + [100] * (12 - row["length"]) for row in data])
-    labels, lengths = (torch.tensor([row[key] for row in data]) for key in ("is_sorted", "length"))
-    batch = Batch(sequence=tokens, label=labels, length=lengths, mask=(tokens != 100).float())
-    model = build_sorter(code, "none")
+    batch = batch_of_sequences(data)
+    model = calm(build_sorter(code, "none")).eval()
     optimizer = Optimizer(model)
     alone = Optimizer(model)
     late = Batch({name: tensor[8:] for name, tensor in batch.items()})
@@ -1962,12 +2025,83 @@ def _(code):
         call(code.train.train_epoch, model, loader_of(code, data, batch), optimizer)
         optimizer.zero_grad()
         call(code.train.train_epoch, model, loader_of(code, data[8:], late), alone)
-    return steps_of(optimizer, alone, calls) | {"modes": [one["training"] for one in calls]}
+    seen = steps_of(optimizer, alone, calls) | {"modes": [one["training"] for one in calls]}
+    return seen | {"shows padding": any(map(shows_padding, calls))}
+
+
+NOT_HIDDEN = (
+    "{} hands the model a mask that is not 1 at real tokens and 0 at padding, or none at all: padding counts then, or "
+    "real tokens do not."
+)
 
 
 @judge
 def _(seen):
     judge_steps(seen)
+    if seen["shows padding"]:
+        raise Wrong(NOT_HIDDEN.format("train_epoch"))
+
+
+def batch_of_sequences(data: list[dict]) -> Batch:
+    tokens = torch.tensor([row["sequence"] + [100] * (12 - row["length"]) for row in data])
+    labels, lengths = (torch.tensor([row[key] for row in data]) for key in ("is_sorted", "length"))
+    return Batch(sequence=tokens, label=labels, length=lengths, mask=(tokens != 100).float())
+
+
+@check("sorting.evaluate", "evaluate of problem 2 counts the rows that are right, in eval mode", "sorting.padding")
+def _(code):
+    data = json_of_sequences()
+    number = {tuple(row["sequence"]): i for i, row in enumerate(data)}
+
+    def answers(wrong_before: int):
+        """Logits of a model that is right but for the first rows of the data."""
+
+        def instead(inputs, logits):
+            told = []
+            for tokens in inputs[0].tolist():
+                row = number.get(tuple(token for token in tokens if token != 100))
+                if row is None:  # tokens of one's own
+                    return logits
+                told.append(data[row]["is_sorted"] ^ (row < wrong_before))
+            seen["recognised"] = True
+            return F.one_hot(torch.tensor(told), 2).to(logits) * 9
+
+        return instead
+
+    seen = {"recognised": False}
+    for name, wrong in (("right", 0), ("half", len(data) // 2)):
+        import_leniently("train")  # so that the model's class is there to be watched
+        with watch("SortingClassifier", answers(wrong)) as calls:
+            if has_functions(code):
+                model = build_sorter(code, "none", dropout=0.5).train()
+                with torch.no_grad():
+                    result = call(code.train.evaluate, model, loader_of(code, data, batch_of_sequences(data)))
+                seen[name] = float(result[-1] if isinstance(result, (tuple, list)) else result)
+            else:
+                log = run_script(code, write_data(code, data, data), "--encoding", "none")["log"]
+                seen[name] = float(log["val_acc"][-1])
+        calls = [one for one in calls if not one["logits"].requires_grad]
+    return seen | {"modes": [one["training"] for one in calls], "shows padding": any(map(shows_padding, calls))}
+
+
+@judge
+def _(seen):
+    if not seen["recognised"]:
+        return ["evaluate gives the model no rows that this check knows, so it could not put another in its place."]
+    if abs(seen["right"] - 1) > 1e-3:
+        raise Wrong(
+            f"For a model that is right on every row evaluate finds an accuracy of {seen['right']:.3g}, not 1. Logit 1 "
+            "is that of label 1, sorted; the accuracy comes last of what is returned."
+        )
+    if abs(seen["half"] - 0.5) > 1e-3:
+        raise Wrong(
+            f"A model is wrong on the first 8 of 16 rows, and evaluate finds an accuracy of {seen['half']:.3g}: count "
+            "the rows of every batch."
+        )
+    if any(seen["modes"]):
+        raise Wrong("evaluate leaves the model in training mode, so dropout disturbs it. Call model.eval() first.")
+    if seen["shows padding"]:
+        raise Wrong(NOT_HIDDEN.format("evaluate"))
 
 
 # --- the process that runs the student's code ------------------------------------------------------------------------
@@ -2154,7 +2288,8 @@ MOST = 2**26  # bytes that a process may report
 
 
 def find(folder: Path) -> dict[int, Path]:
-    """The folder of each problem: the shallowest that holds its file. Problem 2 may have an attention.py, too."""
+    """The folder of each problem: problem1 (problem2), or the shallowest that holds its file. Problem 2 may have an
+    attention.py, too."""
     found = {}
     for here, folders, files in os.walk(folder):
         depth = len(Path(here).relative_to(folder).parts)
@@ -2165,7 +2300,12 @@ def find(folder: Path) -> dict[int, Path]:
             found.setdefault(1, []).append((depth, here))
     if 1 not in found and 2 in found:  # everything in one folder
         found |= {1: [(d, here) for d, here in found[2] if os.path.exists(os.path.join(here, "attention.py"))]}
-    return {problem: Path(min(places)[1]) for problem, places in sorted(found.items()) if places}
+    chosen = {}
+    for problem, places in sorted(found.items()):
+        if places:  # a folder of the homework's name before a copy beside it
+            ours = [place for place in places if Path(place[1]).name == f"problem{problem}"]
+            chosen[problem] = Path(min(ours or places)[1])
+    return chosen
 
 
 def copy_code(folder: Path, target: Path) -> None:
@@ -2304,6 +2444,10 @@ def run(folder: Path, names: list[str], report=lambda result: None) -> list[Resu
     results = {}
 
     def say(name: str, verdict: str, message: str = "", remarks=()) -> None:
+        absent = re.search(r"No module named '(\w+)", message)
+        if absent and any((folder.parent / f"{absent[1]}{ending}").exists() for ending in ("", ".py")):
+            verdict = "not tried"
+            message = f"it imports {absent[1]}, which stands in {folder.parent}: check that folder"
         results[name] = Result(CHECKS[name], verdict, readable(message), [readable(remark) for remark in remarks])
         report(results[name])
 

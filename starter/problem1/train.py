@@ -79,7 +79,7 @@ def main():
         val_loss, val_acc = evaluate(model, val_loader, criterion, given.device)
         scheduler.step()
         for name, value in zip(log, (train_loss, train_acc, val_loss, val_acc), strict=True):
-            log[name].append(value)
+            log[name].append(float(value))
         print(
             f"epoch {epoch + 1:3}: loss {train_loss:.4f}, accuracy {train_acc:.2%}; validation {val_acc:.2%}",
             flush=True,
@@ -88,7 +88,8 @@ def main():
             torch.save(model.state_dict(), given.output_dir / "best_model.pth")
 
     model.load_state_dict(torch.load(given.output_dir / "best_model.pth", map_location=given.device, weights_only=True))
-    log["test_loss"], log["test_acc"] = evaluate(model, test_loader, criterion, given.device)
+    test_loss, test_acc = evaluate(model, test_loader, criterion, given.device)
+    log |= {"test_loss": float(test_loss), "test_acc": float(test_acc)}
     print(f"test: {log['test_acc']:.2%} of the sums right")
     (given.output_dir / "training_log.json").write_text(json.dumps(log, indent=2))
 

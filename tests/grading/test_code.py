@@ -59,7 +59,7 @@ def test_sound_code(command, folder, tmp_path):
         folder, "--code", "--problem", "problem2", "--json", "out.json", "--html", "page.html", "--gradescope", "g.json"
     )
     assert result.returncode == 0 and result.stderr == "", result.stdout
-    assert "Total 50 of 50: all sound. Code: 11 of 11 checks ok." in result.stdout
+    assert "Total 50 of 50: all sound. Code: 12 of 12 checks ok." in result.stdout
     report = json.loads((tmp_path / "out.json").read_text())
     assert [(part["id"], part["score"], part["maximum"]) for part in report["code"]] == [
         ("problem2/encodings", 0, 0),
@@ -70,9 +70,9 @@ def test_sound_code(command, folder, tmp_path):
     tests = {test["name"]: test for test in results["tests"]}
     assert conforms(results, RESULT)
     assert tests["problem2/code: sorting"]["status"] == "passed"
-    assert tests["problem2/code: sorting"]["output"] == "5 of 5 checks ok"
+    assert tests["problem2/code: sorting"]["output"] == "6 of 6 checks ok"
     page = (tmp_path / "page.html").read_text()
-    assert "Code: 11 of 11 checks ok" in page and "<li>padding changes nothing</li>" in page
+    assert "Code: 12 of 12 checks ok" in page and "<li>padding changes nothing</li>" in page
 
 
 @pytest.mark.parametrize("accuracy", [0.412, 0.9985])

@@ -16,6 +16,7 @@ from tests.grading.submissions import (
     SHARES,
     TABLE,
     accuracies,
+    change,
     load,
     valid,
     write,
@@ -85,6 +86,11 @@ def test_each_known_issue_is_named_and_nothing_else(name, tmp_path):
 def test_what_only_looks_like_an_issue_is_none(name, tmp_path):
     HONEST[name](valid(tmp_path))
     assert graded(tmp_path).issues == []
+
+
+def test_one_answer_beyond_the_trained_lengths_is_what_is_expected(tmp_path):
+    change(valid(tmp_path), TABLE, sinusoidal=SHARES)
+    assert any("exactly the share of one class" in remark for remark in all_points(tmp_path).remarks)
 
 
 def test_every_hint_belongs_to_an_issue_that_is_tested():

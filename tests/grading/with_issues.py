@@ -130,7 +130,6 @@ CASES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "the loss never leaves ln 2": (flat_loss, {"flat-loss"}),
     "one class, in and beyond the range": (one_class_everywhere, {"flat-loss", "constant-classifier"}),
     "one class at each length": (one_class_at_each_length, {"constant-classifier", "missing-deliverables"}),
-    "one class beyond the range only": (lambda to: change(to, TABLE, sinusoidal=SHARES), {"constant-classifier"}),
     "no error among all, three in the test": (
         lambda to: write(to, f"{PROBLEM1}/verification.json", {"pairs": 810_000, "errors": 0}),
         {"proof-contradicted"},

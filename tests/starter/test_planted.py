@@ -90,6 +90,9 @@ MISTAKES = [
     (TRAIN, "        loss.backward()\n        optimizer.step()", "        loss.backward()", "training.step", "steps"),
     (TRAIN, "        optimizer.zero_grad()\n", "", "training.step", "zero_grad"),
     (TRAIN, "    model.train()\n", "    model.eval()\n", "training.step", "eval mode"),
+    (TRAIN, "    model.train()\n", "", "training.step", "eval mode"),
+    (TRAIN, "        outputs = predict(model, inputs, targets)\n", "        outputs = model(inputs, shifted(targets))\n", "training.loss", "causal"),
+    (TRAIN, "        logits = predict(model, inputs, targets)\n", "        logits = model(inputs, shifted(targets))\n", "training.evaluate", "causal"),
     (TRAIN, "    model.eval()\n", "    model.train()\n", "training.evaluate", "model.eval"),
     (TRAIN, "accuracy = compute_accuracy(logits, targets)", "accuracy = compute_accuracy(logits[:, 1:], targets[:, 1:])", "training.evaluate", "first digit"),
     (TRAIN, "accuracy = compute_accuracy(logits, targets)", "accuracy = (logits.argmax(-1) == targets).float().mean().item()", "training.evaluate", "late in each answer"),
@@ -116,6 +119,14 @@ MISTAKES = [
     (TRAIN2, "        loss.backward()\n        optimizer.step()", "        loss.backward()", "sorting.step", "steps"),
     (TRAIN2, "        optimizer.zero_grad()\n", "", "sorting.step", "zero_grad"),
     (TRAIN2, "    model.train()\n", "    model.eval()\n", "sorting.step", "eval mode"),
+    (TRAIN2, "    model.train()\n", "", "sorting.step", "eval mode"),
+    (TRAIN2, 'batch["mask"]', '(1 - batch["mask"])', "sorting.step", "train_epoch hands"),
+    (TRAIN2, '        logits = model(sequences, batch["mask"].to(device))\n        loss =', "        logits = model(sequences)\n        loss =", "sorting.step", "none at all"),
+    (TRAIN2, '        logits = model(sequences, batch["mask"].to(device))\n        total', "        logits = model(sequences)\n        total", "sorting.evaluate", "evaluate hands"),
+    (TRAIN2, "    model.eval()\n", "", "sorting.evaluate", "model.eval"),
+    (TRAIN2, "(logits.argmax(-1) == labels).sum().item()\n        rows += len(labels)\n    return total_loss / rows, correct / rows", "(logits.argmin(-1) == labels).sum().item()\n        rows += len(labels)\n    return total_loss / rows, correct / rows", "sorting.evaluate", "not 1"),
+    (TRAIN2, "correct / rows", "100 * correct / rows", "sorting.evaluate", "not 1"),
+    (TRAIN2, "        correct += (logits.argmax(-1) == labels).sum().item()\n        rows += len(labels)\n", "        correct = (logits.argmax(-1) == labels).sum().item()\n        rows = len(labels)\n", "sorting.evaluate", "every batch"),
 ]  # fmt: skip
 
 SLOW = {"model.learns", "model.generate"}  # run only for a mistake that they are to find

@@ -1,6 +1,8 @@
 # ruff: noqa: E501 (a table with one change a line)
 """Sound solutions in many shapes: nothing in them is wrong. The layouts are those of solutions that are about."""
 
+import shutil
+
 import pytest
 
 from tests.starter.submissions import STARTER, check, make, verdicts
@@ -134,6 +136,14 @@ VARIANTS = {
         (MODEL, "num_encoder_layers", "n_enc"),
         (MODEL, "num_decoder_layers", "n_dec"),
     ],
+    "dropout by default": [
+        (MODEL, "    def __init__(self, d_model, max_len=5000):\n        super().__init__()\n", "    def __init__(self, d_model, max_len=5000, dropout=0.1):\n        super().__init__()\n        self.dropout = nn.Dropout(dropout)\n"),
+        (MODEL, "        return x + self.table[: x.size(1)]", "        return self.dropout(x + self.table[: x.size(1)])"),
+    ],
+    "codes as parameters that are not trained": [
+        (MODEL, 'self.register_buffer("table", table)', "self.table = nn.Parameter(table, requires_grad=False)"),
+        (ENCODINGS, 'self.register_buffer("table", sinusoidal_code(torch.arange(max_len), d_model))', "self.table = nn.Parameter(sinusoidal_code(torch.arange(max_len), d_model), requires_grad=False)"),
+    ],
     "a scheduler in train_epoch": [
         (TRAIN2, "criterion, optimizer, device):", "criterion, optimizer, scheduler, device):"),
         (TRAIN2, "        optimizer.step()\n", "        optimizer.step()\n        scheduler.step()\n"),
@@ -212,6 +222,14 @@ def test_the_code_is_found(layout, tmp_path):
         (second / "positional_encoding.py").rename(first / "positional_encoding.py")
     results = verdicts(top, names)
     assert {name: (result.verdict, result.message) for name, result in results.items() if result.verdict != "ok"} == {}
+
+
+def test_a_copy_beside_the_homework_is_not_taken_for_it(tmp_path):
+    make(tmp_path / "made")
+    tmp_path /= "made"
+    shutil.copytree(tmp_path / "problem1", tmp_path / "backup")
+    shutil.copytree(tmp_path / "problem2", tmp_path / "a" / "problem2")
+    assert check.find(tmp_path) == {1: tmp_path / "problem1", 2: tmp_path / "problem2"}
 
 
 def replace(path, old: str, new: str) -> None:
