@@ -522,20 +522,40 @@ def _(code):
     return {
         "seen": [both(module(*case)) for case in cases],
         "7 keys for 5 queries": attempt(lambda: both(module(*longer))),
-        "parameters": [parameter.flatten(1) for parameter in module.parameters() if parameter.ndim > 1],
+        "parameters": {name: parameter for name, parameter in module.named_parameters() if parameter.ndim > 1},
         "10 dimensions for 3 heads": attempt(lambda: type(code.attention.MultiHeadAttention(10, 3)).__name__),
     }
 
 
-def square_matrices(parameters: list[torch.Tensor], size: int) -> list[torch.Tensor]:
-    """All size x size projections, those that were stored as one matrix taken apart."""
-    found = []
-    for matrix in parameters:
+def readings(parameters: dict[str, torch.Tensor], heads: int, size: int) -> list[list[torch.Tensor]]:
+    """The size x size projections, in each of the ways in which the parameters can be read as such.
+
+    Three in one matrix are taken apart, in blocks or head by head; what each head has for itself is put together.
+    """
+    groups = {}  # parameters whose names differ in a number only
+    for name, parameter in parameters.items():
+        groups.setdefault((re.sub(r"\d+", "*", name), parameter.shape), []).append(parameter)
+    width = size // heads
+    whole = []
+    for (_, shape), group in groups.items():
+        if len(group) % heads == 0 and tuple(shape) in ((width, size), (size, width)):
+            side = list(shape).index(width)
+            whole += [torch.cat(group[k : k + heads], side) for k in range(0, len(group), heads)]
+        elif tuple(shape) == (heads, size, width):
+            whole += [matrix.movedim(0, 1).flatten(1) for matrix in group]
+        else:
+            whole += [matrix.flatten(0, -2) if shape[-1] == size else matrix.flatten(1) for matrix in group]
+    blocks, by_head = [], []
+    for matrix in whole:
         if matrix.shape[1] == size and matrix.shape[0] % size == 0:
-            found += matrix.split(size, 0)
+            parts = matrix.shape[0] // size
+            blocks += matrix.split(size, 0)
+            by_head += [part.flatten(0, 1) for part in matrix.unflatten(0, (heads, parts, width)).unbind(1)]
         elif matrix.shape[0] == size and matrix.shape[1] % size == 0:
-            found += matrix.split(size, 1)
-    return found
+            parts = matrix.shape[1] // size
+            blocks += matrix.split(size, 1)
+            by_head += [part.flatten(1) for part in matrix.unflatten(1, (heads, parts, width)).unbind(2)]
+    return [blocks, by_head]
 
 
 def multi_head(weights, query, key, value, mask, variant: str = ""):
@@ -557,7 +577,7 @@ def multi_head(weights, query, key, value, mask, variant: str = ""):
 @judge
 def _(seen):
     *cases, longer = multi_head_cases()
-    matrices = square_matrices(seen["parameters"], 12)
+    both_readings = [matrices[:5] for matrices in readings(seen["parameters"], 3, 12) if len(matrices) >= 4]
     for output, weights in seen["seen"]:
         if shape_of(output) != "[2, 5, 12]":
             raise Wrong(f"The output for queries [2, 5, 12] should have their shape, but is {shape_of(output)}.")
@@ -566,16 +586,23 @@ def _(seen):
                 "The weights should be [batch, heads, Tq, Tk], [2, 3, 5, 5] here, for each head its own, but are "
                 f"{shape_of(weights)}."
             )
-    if len(matrices) < 4:
-        raise Wrong(
-            f"Among the parameters are {len(matrices)} matrices of d_model x d_model; four are needed: for queries, "
-            "keys, values and the output. A plain list hides modules from PyTorch: use attributes or nn.ModuleList."
-        )
+    if not both_readings:
+        numbers = sum(parameter.numel() for parameter in seen["parameters"].values())
+        if numbers < 4 * 12 * 12:
+            raise Wrong(
+                f"Its matrices have {numbers} numbers; for queries, keys, values and the output it needs four matrices "
+                "of d_model x d_model, 576 numbers here. A plain list hides modules from PyTorch: use attributes or "
+                "nn.ModuleList."
+            )
+        return ["your projections are stored in a way that this check does not know, so results were not compared."]
 
     def gives(variant: str, cases: list, seen: list) -> bool:
         """Whether some order of the matrices, with this mistake, gives what was seen."""
-        for transposed, order in itertools.product((False, True), itertools.permutations(matrices[:5], 4)):
-            chosen = [matrix.T for matrix in order] if transposed else order
+        orders = itertools.chain(*(itertools.permutations(matrices, 4) for matrices in both_readings))
+        # nn.Linear keeps its matrix transposed; a matrix of one's own may stand beside it.
+        for order, turned, last_turned in itertools.product(orders, (False, True), (False, True)):
+            chosen = [matrix.T if turned else matrix for matrix in order[:3]]
+            chosen.append(order[3].T if last_turned else order[3])
             if all(agrees(multi_head(chosen, *case, variant), both) for case, both in zip(cases, seen, strict=True)):
                 return True
         return False
@@ -710,7 +737,8 @@ def _(seen):
         raise Wrong(
             "A position's output depends on the other positions. The same two layers act on each position alone."
         )
-    named = {shape(parameter): parameter for parameter in seen["parameters"].values()}
+    found = seen["parameters"].values()
+    named = {shape(p): p for p in (p.squeeze(-1) if p.ndim == 3 else p for p in found)}  # a convolution of width 1
     inner = named.get("[20, 8]")
     outer = named.get("[8, 20]")
     if inner is None or outer is None:
@@ -719,6 +747,8 @@ def _(seen):
     hidden = x @ inner.T + named.get("[20]", torch.zeros(20))
     bias = named.get("[8]", torch.zeros(8))
     if same(output, hidden.relu() @ outer.T + bias):
+        return None
+    if same(output, (x @ outer + named.get("[20]", torch.zeros(20))).relu() @ inner + bias):  # x W1 in place of W1 x
         return None
     expect_not = {
         "There is no ReLU: two linear layers without one between them are one linear layer.": hidden @ outer.T + bias,
@@ -1525,6 +1555,11 @@ def judge_accuracies(seen: dict, what: str) -> None:
         )
     if abs(seen["half"] - 0.5) > 1e-3:
         raise Wrong(f"4 of 8 answers have a wrong digit, and {what} says {seen['half']:.3g} where 0.5 are right.")
+    if 1e-3 < seen["zeros"] < 1 - 1e-3:
+        raise Wrong(
+            f"Every 0 of the 8 answers is answered 5, and {what} says {seen['zeros']:.3g}; none is right. Does it look "
+            "at every digit, the first one, too?"
+        )
     if seen["zeros"] > 1e-3:
         raise Wrong(
             f"Every 0 of the 8 answers is answered 5, and {what} says {seen['zeros']:.3g}; none is right. Zeros are "
@@ -1918,7 +1953,7 @@ def sequences() -> torch.Tensor:
 @check(
     "sorting.logits",
     "the classifier gives logits [B, 2], with every encoding, the same twice in eval mode",
-    "encodings.factory",
+    "encodings.factory attention.multihead",
 )
 def _(code):
     seen = {}
@@ -2135,6 +2170,7 @@ class Code:
         self.importing = name
         self.say("import", name)
         names = Names(import_leniently(name))
+        torch.set_default_dtype(torch.float32)  # of what the probes make
         self.say("imported", name)
         self.importing = None
         setattr(self, name, names)
@@ -2557,6 +2593,9 @@ def decide(one: Check, outcome: tuple, importing: str | None, broken: set, resul
         if importing in broken:
             return say(one.name, "not tried", f"{importing}.py cannot be imported")
         message = f"{error['type']}: {error['text']}{where}"
+        for name, result in results.items():
+            if where and result.message == readable(message):
+                return say(one.name, "not tried", f"the same error as in {name}")
     elif kind == "timeout":
         message = f"It did not end within {CHECK_SECONDS} s. Is there an endless loop?"
     else:

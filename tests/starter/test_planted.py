@@ -82,6 +82,7 @@ MISTAKES = [
     (MODEL, "self.decode(tokens, memory, None, mask)", "self.decode(tokens, memory)", "model.generate", "causal"),
     (TRAIN, "right.all(dim=1).float()", "right.float()", "training.accuracy", "share of digits"),
     (TRAIN, "pad_token=PAD):", "pad_token=0):", "training.accuracy", "Zeros"),
+    (TRAIN, "right.all(dim=1).float()", "right[:, 1:].all(dim=1).float()", "training.accuracy", "first one"),
     (TRAIN, "right.all(dim=1).float()", "right.any(dim=1).float()", "training.accuracy", "0.5"),
     (TRAIN, "return torch.cat([start, targets[:, :-1]], dim=1)", "return targets", "training.loss", "copy"),
     (TRAIN, "return torch.cat([start, targets[:, :-1]], dim=1)", "return torch.cat([start, targets[:, 1:]], dim=1)", "training.loss", "copy"),
@@ -196,3 +197,16 @@ def test_the_frequent_faults_are_each_named_in_one_submission(tmp_path):
         "sorting.size",
     ], wrong
     assert "sees 3" in wrong["training.loss"] and "never looks at the first digit" in wrong["training.evaluate"]
+
+
+def test_a_mistake_is_named_once_and_where_it_is(tmp_path):
+    """An exception that stops several checks, and attention whose faults problem 2's given classifier would show, too."""
+    folder = make(tmp_path / "code", (TRAIN, "outputs.argmax(-1)", "outputs.argmax(1)"))
+    results = verdicts(folder, [name for name, one in check.CHECKS.items() if one.part == "training"])
+    assert results["training.accuracy"].verdict == "WRONG"
+    said = {result.message for name, result in results.items() if name != "training.accuracy"}
+    assert said == {"the same error as in training.accuracy"}
+    folder = make(tmp_path / "masked", (ATTENTION, "mask == 0, float", "mask != 0, float"))
+    results = verdicts(folder, [name for name in check.CHECKS if name not in SLOW])
+    wrong = {name.partition(".")[0] for name, result in results.items() if result.verdict == "WRONG"}
+    assert wrong == {"attention"}

@@ -54,6 +54,23 @@ VARIANTS = {
         (ATTENTION, PROJECTED, "        Q, K, V = (self.split_heads(x @ w) for x, w in zip((query, key, value), self.W))\n"),
         (ATTENTION, "self.W_o(self.combine_heads(heads))", "self.combine_heads(heads) @ self.W[3]"),
     ],
+    "matrices of each head": [
+        (ATTENTION, PROJECTIONS, "        self.heads = nn.ModuleList(nn.ModuleDict({n: nn.Linear(d_model, d_model // num_heads) for n in 'qkv'}) for _ in range(num_heads))\n        self.W_o = nn.Linear(d_model, d_model)\n"),
+        (ATTENTION, PROJECTED, "        Q, K, V = (torch.stack([head[n](x) for head in self.heads], 1) for n, x in zip('qkv', (query, key, value)))\n"),
+    ],
+    "einsum with a matrix [heads, d_model, d_k]": [
+        (ATTENTION, PROJECTIONS, "        self.W = nn.ParameterList([nn.Parameter(torch.randn(num_heads, d_model, d_model // num_heads) / 8) for _ in range(3)])\n        self.W_o = nn.Linear(d_model, d_model)\n"),
+        (ATTENTION, PROJECTED, "        Q, K, V = (torch.einsum('btd,hdk->bhtk', x, w) for x, w in zip((query, key, value), self.W))\n"),
+    ],
+    "einsum with a matrix [d_model, heads, d_k]": [
+        (ATTENTION, PROJECTIONS, "        self.W = nn.ParameterList([nn.Parameter(torch.randn(d_model, num_heads, d_model // num_heads) / 8) for _ in range(3)])\n        self.W_o = nn.Linear(d_model, d_model)\n"),
+        (ATTENTION, PROJECTED, "        Q, K, V = (torch.einsum('btd,dhk->bhtk', x, w) for x, w in zip((query, key, value), self.W))\n"),
+    ],
+    "queries, keys and values beside each other for each head": [
+        (ATTENTION, PROJECTIONS, "        self.qkv = nn.Linear(d_model, 3 * d_model)\n        self.W_o = nn.Linear(d_model, d_model)\n"),
+        (ATTENTION, PROJECTED, "        shape = (self.num_heads, 3, -1)\n        Q, K, V = (self.qkv(x).unflatten(-1, shape)[..., n, :].transpose(1, 2) for n, x in enumerate((query, key, value)))\n"),
+    ],
+    "double precision by default": [(ATTENTION, "import torch\n", "import torch\ntorch.set_default_dtype(torch.float64)\n")],
     "PyTorch's own attention": [
         (ATTENTION, "output = torch.matmul(weights, V)", "output = nn.functional.scaled_dot_product_attention(Q, K, V, None if mask is None else mask == 1)"),
     ],
@@ -135,6 +152,18 @@ VARIANTS = {
         (MODEL, "d_model", "dim"),
         (MODEL, "num_encoder_layers", "n_enc"),
         (MODEL, "num_decoder_layers", "n_dec"),
+    ],
+    "feed-forward as convolutions of width 1": [
+        (MODEL, "self.linear1 = nn.Linear(d_model, d_ff)", "self.linear1 = nn.Conv1d(d_model, d_ff, 1)"),
+        (MODEL, "self.linear2 = nn.Linear(d_ff, d_model)", "self.linear2 = nn.Conv1d(d_ff, d_model, 1)"),
+        (MODEL, "torch.relu(self.linear1(x))", "torch.relu(self.linear1(x.transpose(1, 2)))"),
+        (MODEL, "return self.linear2(self.dropout(hidden))", "return self.linear2(self.dropout(hidden)).transpose(1, 2)"),
+    ],
+    "feed-forward as x W": [
+        (MODEL, "self.linear1 = nn.Linear(d_model, d_ff)", "self.W1 = nn.Parameter(torch.randn(d_model, d_ff) / d_model**0.5)"),
+        (MODEL, "self.linear2 = nn.Linear(d_ff, d_model)", "self.W2 = nn.Parameter(torch.randn(d_ff, d_model) / d_ff**0.5)"),
+        (MODEL, "torch.relu(self.linear1(x))", "torch.relu(x @ self.W1)"),
+        (MODEL, "return self.linear2(self.dropout(hidden))", "return self.dropout(hidden) @ self.W2"),
     ],
     "dropout by default": [
         (MODEL, "    def __init__(self, d_model, max_len=5000):\n        super().__init__()\n", "    def __init__(self, d_model, max_len=5000, dropout=0.1):\n        super().__init__()\n        self.dropout = nn.Dropout(dropout)\n"),
