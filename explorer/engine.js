@@ -19,8 +19,9 @@ const Engine = (() => {
   const LN2_LOW = 1.90821492927058770002e-10;
   const LOG2_E = 1.442695040888963387;
 
-  /** e^x for x <= 0: x = r - k ln 2 with |r| <= ln 2 / 2, then the Taylor series of e^r, then times 2^-k. */
+  /** e^x. For x <= 0: x = r - k ln 2 with |r| <= ln 2 / 2, then the Taylor series of e^r, then times 2^-k. */
   function exp(x) {
+    if (x > 0) return 1 / exp(-x);
     if (x < -745) return 0;
     const k = Math.floor(0.5 - x * LOG2_E);
     const r = x + k * LN2_HIGH + k * LN2_LOW;

@@ -42,7 +42,8 @@ def _of_finished(folder: Path) -> tuple[float, str]:
     """The test accuracy of the finished run in `folder` (below 0 if there is none), and the run in words."""
     try:
         log = read_json(folder / "training_log.json", "")
-        what = f"a run of {len(log['val_acc'])} epochs, {log['test_acc']:.2%} of the test rows correct"
+        epochs = len(log["val_acc"])
+        what = f"a run of {epochs} epoch{'s' * (epochs != 1)}, {log['test_acc']:.2%} of the test rows correct"
         has_model = (folder / "best_model.pth").exists()
         return (log["test_acc"] if has_model else -1.0), what
     except (UserError, KeyError, TypeError, ValueError):

@@ -7,8 +7,12 @@ a start token that were also a digit would give the first digit of the answer aw
 also the digit 0 would teach the model that zeros do not count.
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+if not __package__:  # for a script in this folder that says `from dataset import …`
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from torch import Tensor

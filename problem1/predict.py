@@ -20,7 +20,7 @@ import torch
 
 from lab import device
 from lab.files import UserError, shown
-from lab.settings import parse, run, setting
+from lab.settings import command, parse, run, setting
 from lab.statistics import margins
 from problem1.analysis.rows import digit_names, digits_text
 from problem1.checkpoint import load_model
@@ -56,9 +56,10 @@ def predict(pair: tuple[str, str], path: Path) -> tuple[str, list[float]]:
     model, settings = load_model(path)
     digits = settings["num_digits"]
     if {len(number) for number in pair} != {digits}:
+        of_any_length = Path(__file__).resolve().parents[1] / "beyond/any_length/predict.py"
         raise UserError(
             f"{path} was trained on operands of exactly {digits} digits, without leading zeros; "
-            f"for others: python beyond/any_length/predict.py {pair[0]} + {pair[1]}"
+            f"for others: {command(of_any_length)} {pair[0]} + {pair[1]}"
         )
     a = [int(digit) for digit in pair[0]]
     b = [int(digit) for digit in pair[1]]

@@ -6,8 +6,12 @@
 Values 0 to 99 are tokens 0 to 99; 100 pads on the right and is no value.
 """
 
+import sys
 from pathlib import Path
 from typing import NamedTuple
+
+if not __package__:  # for a script in this folder that says `from dataset import …`
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from torch import Tensor

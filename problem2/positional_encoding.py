@@ -12,8 +12,10 @@ uses:
 Positions are given as numbers, so that an experiment may put a token anywhere: at a position never seen, at a fraction
 between two.
 
-A further scheme is one more class and one more line in SCHEMES. What a scheme does at positions that training never
-had is said in its docstring: "Beyond:".
+A further scheme is one more class and one more line in SCHEMES: train.py and analyze.py know it then. One that is to
+stay also needs its line in the Makefile (OTHERS), its formula in explorer/sorting_model.js, a row in the report's table
+of schemes, and its runs in beyond/schemes/study.py and beyond/published/contradictions.py. What a scheme does at
+positions that training never had is said in its docstring: "Beyond:".
 """
 
 import math

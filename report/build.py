@@ -22,6 +22,8 @@ from lab.settings import parse, run, setting
 REPORT = ROOT / "report/report.typ"
 COMPANION = ROOT / "beyond/beyond.typ"  # what the homework does not ask for
 
+NOT_BORNE_OUT = "not borne out by the results"  # what style.typ says of a sentence, if it is to stop there
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -44,13 +46,19 @@ def typeset(source: Path, output: Path, strict: bool) -> None:
     for name in names:
         if not (ROOT / name).is_file():
             raise UserError(f"{name}, which {source.name} reads, does not exist: `make help` says what makes it.")
-    inputs = {"strict": "yes"} if strict else {}
+    said = ""
     try:
-        pdf = typst.compile(str(source), root=str(ROOT), sys_inputs=inputs)
+        try:
+            pdf = typst.compile(str(source), root=str(ROOT), sys_inputs={"strict": "yes"})
+        except (RuntimeError, typst.TypstError) as error:
+            if strict or NOT_BORNE_OUT not in str(error):
+                raise
+            said = "; what the results do not bear out is marked in it: not reproduced in this run"
+            pdf = typst.compile(str(source), root=str(ROOT))
     except (RuntimeError, typst.TypstError) as error:
         raise UserError(f"{source} cannot be typeset ({' '.join(str(error).split())}).") from None
     write_bytes(output, pdf)
-    print(f"{output}: built from {len(names)} results")
+    print(f"{output}: built from {len(names)} results{said}")
 
 
 def main(settings: Settings) -> None:

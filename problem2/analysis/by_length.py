@@ -85,8 +85,8 @@ def findings(results: dict) -> str:
         said = []
         for seed, numbers in by_seed.items():
             first = numbers["first_failure"]
-            said.append(f"{first} (seed {seed})" if first else f"no length to {last} (seed {seed})")
-        lines.append(f"{name}: below {results['works']:.0%} at length {', '.join(said)}")
+            said.append(f"at length {first} (seed {seed})" if first else f"nowhere up to {last} (seed {seed})")
+        lines.append(f"{name}: below {results['works']:.0%} {', '.join(said)}")
     fewest = min(len(by_seed) for by_seed in results["schemes"].values())
     if fewest == 1:
         lines.append("One seed only. Another: train.py --seed 642, with seeds/642 in these results as --output-dir.")

@@ -10,6 +10,7 @@ from lab.hooks import short_name, zero
 from problem1.analysis.interventions import InterventionRunner
 from problem1.analysis.rows import sums_of
 from problem1.checkpoint import load_model
+from problem2.positional_encoding import SCHEMES
 from tests.conftest import ROOT
 from tests.explorer.reading import accuracy, playwright, shows, text
 
@@ -271,7 +272,8 @@ def test_sorted_a_model_that_says_one_thing_to_everything_is_not_right(visit):
     for scheme in ("window", "alibi"):
         assert "✓ right" in verdict(scheme)
     right = page.locator("#sorted .verdicts .good").count()
-    shows(page, "#sorted .stage", f"{right} of 11 schemes tell these values from the same ones out of order.")
+    said = f"{right} of {len(SCHEMES)} schemes tell these values from the same ones out of order."
+    shows(page, "#sorted .stage", said)
     for scheme in ("sinusoidal", "none"):
         assert "same answer to both" in verdict(scheme)
     page.get_by_role("button", name="Swap two neighbours").click()

@@ -112,7 +112,7 @@ def test_short_runs_do_not_push_a_better_one_out_of_previous(tmp_path, capsys):
         run(tmp_path, a_task(score=right(share)), epochs=1)
         said = capsys.readouterr().out
         assert (tmp_path / "previous/best_model.pth").read_bytes() == best
-    assert "held a run of 1 epochs, 10.00%" in said and "holds a better one, a run of 3 epochs, 100.00%" in said
+    assert "held a run of 1 epoch, 10.00%" in said and "holds a better one, a run of 3 epochs, 100.00%" in said
     run(tmp_path, a_task(score=right(1.0)), epochs=2)
     run(tmp_path, a_task(score=right(1.0)), epochs=1)
     assert len(json.loads((tmp_path / "previous/training_log.json").read_text())["val_acc"]) == 2

@@ -144,7 +144,7 @@ def test_where_a_scheme_fails_is_found():
     results = {"lengths": [8, 9, 10, 11], "works": 0.9}
     results["schemes"] = {"learned": {"1": report, "2": report | {"first_failure": 11}}, "none": {"1": report}}
     assert by_length.title(results) == "First length below 90%: learned 10 to 11, none 10"
-    assert "learned: below 90% at length 10 (seed 1), 11 (seed 2)" in by_length.findings(results)
+    assert "learned: below 90% at length 10 (seed 1), at length 11 (seed 2)" in by_length.findings(results)
     assert "One seed only" in by_length.findings(results)
 
 

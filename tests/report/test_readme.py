@@ -10,6 +10,7 @@ from report.readme import FILES, README, cell
 from report.sentences import at_least, at_most, claim, down, span, up
 from tests.conftest import ROOT, run
 
+TOPS = ("starter", "grading", "beyond", "explorer", "benchmarks", "tests")
 WRITTEN = ["README.md", *(f"beyond/{name}/README.md" for name in ("program", "population", "rounding", "any_length"))]
 
 
@@ -67,3 +68,13 @@ def test_a_sentence_that_does_not_hold_says_so():
 def test_a_script_without_flags_explains_itself_and_refuses_any(flag, code, words):
     done = run("report/readme.py", flag)
     assert done.returncode == code and words in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+DOCUMENTS = [ROOT / "README.md", *(path for top in TOPS for path in sorted((ROOT / top).rglob("*.md")))]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(path):
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    inside = [link.partition("#")[0] for link in links if "://" not in link]
+    assert [link for link in inside if not (path.parent / link).exists()] == []

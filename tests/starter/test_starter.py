@@ -35,7 +35,9 @@ def signatures(path) -> dict[str, list[tuple[str, str | None]]]:
 
 def inherited(signatures_of: dict, name: str) -> list:
     """A method of the reference; its position schemes inherit what they share."""
-    return signatures_of.get(name) or signatures_of["PositionScheme." + name.partition(".")[2]]
+    inherits = "PositionScheme." + name.partition(".")[2]
+    assert name in signatures_of or inherits in signatures_of, f"the reference has no {name}"
+    return signatures_of.get(name) or signatures_of[inherits]
 
 
 @pytest.mark.parametrize("file", STUBS)
