@@ -56,7 +56,7 @@ def test_ablations_are_those_of_the_file(model):
     committed = read_json(ADDITION / "head_analysis/ablation_results.json", "")
     assert list(committed["heads"]) == head_names(model)
     for head in committed["ranking"][:4] + committed["ranking"][-2:]:
-        accuracy = runner.evaluate({head: zero})[0].all(1).double().mean().item()
+        accuracy = runner.right_and_loss({head: zero})[0].all(1).double().mean().item()
         assert accuracy == pytest.approx(committed["heads"][head]["zero"]["accuracy"], abs=0.002), head
 
 
