@@ -212,7 +212,7 @@ def test_an_interrupt_ends_the_processes(tmp_path):
         time.sleep(0.1)
     time.sleep(1)  # until the student's code runs: the process is seen before Popen has returned it
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130 and errors == ""
+    said, errors = process.communicate(timeout=30)
+    assert (process.returncode, said, errors) == (130, "", "")
     assert processes_in(tmp_path) == []
     assert [path.name for path in tmp_path.iterdir()] == ["code"]
