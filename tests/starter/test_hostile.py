@@ -206,7 +206,14 @@ def test_an_interrupt_ends_the_processes(tmp_path):
     folder = make(tmp_path / "code", (ATTENTION, SCORES, "    while True:\n        pass\n" + SCORES))
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, str(Path(check.__file__)), str(folder), "attention.scores"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
+    )
     until = time.monotonic() + 30
     while not processes_in(tmp_path) and time.monotonic() < until:
         time.sleep(0.1)
