@@ -70,7 +70,7 @@ studies: $(VENV)/ready  ## the long studies, hours: population, lengths, all_sch
 	@echo "Look first at the README of each of these folders. make readme puts the numbers into README.md."
 	@$(UNCHANGED)
 
-test: $(VENV)/ready  ## the test suite; about six minutes
+test: $(VENV)/ready  ## the test suite; six to seven minutes
 	$(VENV)/bin/ruff check .
 	$(PY) -m pytest -n $(CORES) --dist loadfile
 

@@ -5,13 +5,25 @@
 
   const SPAN = 512; // of the schemes trained at random positions
   const TRAINED = 16; // positions in the longest training row
-  const KNOWN = "sinusoidal learned none onehot rope t5 alibi window randomized randomized_learned randomized_rope";
+  const KNOWN = [
+    "sinusoidal",
+    "learned",
+    "none",
+    "onehot",
+    "rope",
+    "t5",
+    "alibi",
+    "window",
+    "randomized",
+    "randomized_learned",
+    "randomized_rope",
+  ];
 
   class Classifier extends Transformer {
     constructor(settings, weights) {
       super(settings, weights);
       this.scheme = settings.encoding;
-      if (!KNOWN.split(" ").includes(this.scheme)) throw Error(`sorting_model.js does not know ${this.scheme}`);
+      if (!KNOWN.includes(this.scheme)) throw Error(`sorting_model.js does not know ${this.scheme}`);
       this.random = this.scheme.startsWith("randomized");
     }
 

@@ -78,8 +78,8 @@ def what_was_found(found: dict) -> str:
         claim(
             opposite["wrong"] == 0,
             "It is a *carry look-ahead adder*: to write a digit, the decoder asks every lower column whether its "
-            "digits sum to less than 9, to 9, or to more. Replace what the encoder passes on of each column by what it "
-            "passes on of the same two digits in an unrelated sum, where the opposite carry comes in: "
+            "digits sum to less than 9, to 9, or to more. Replace the encoder's output for each column by its output "
+            "for the same two digits in an unrelated sum, where the opposite carry comes in: "
             f"{opposite['wrong']:,} of {opposite['n']:,} answers change.",
         ),
         claim(

@@ -4,7 +4,8 @@
     python check.py attention model     only these parts: attention, model, training, encodings, sorting
     python check.py attention.mask      only this check
     python check.py FOLDER              another folder: below it, whatever holds attention.py is problem 1 and
-                                        whatever holds positional_encoding.py is problem 2
+                                        whatever holds positional_encoding.py is problem 2; folders named
+                                        problem1 and problem2 before any others
     python check.py --list              what is checked, and what is not
 
 Exit code 0: all ok; 1: something is wrong or to do; 2: wrong use.
